@@ -1,0 +1,33 @@
+#include "daemon/base/error.hpp"
+
+namespace base {
+namespace {
+
+class Category final : public boost::system::error_category {
+public:
+    [[nodiscard]] const char* name() const noexcept override { return "assay"; }
+
+    [[nodiscard]] std::string message(int value) const override {
+        switch (static_cast<Errc>(value)) {
+            case Errc::queue_full: return "the waiting queue is full";
+            case Errc::kv_exhausted: return "not enough free KV cache blocks";
+            case Errc::prompt_too_long: return "the prompt does not fit the context";
+            case Errc::cancelled: return "cancelled";
+            case Errc::draining: return "the server is draining";
+            case Errc::not_ready: return "no passing assay of the current model";
+            case Errc::template_failed: return "the chat template failed";
+            case Errc::device_lost: return "a backend failed";
+            case Errc::deadline: return "the deadline of the request has passed";
+        }
+        return "unknown error " + std::to_string(value);
+    }
+};
+
+}  // namespace
+
+const boost::system::error_category& error_category() noexcept {
+    static const Category category;
+    return category;
+}
+
+}  // namespace base
