@@ -1,0 +1,87 @@
+#include "daemon/base/engine_link.hpp"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <thread>
+
+namespace base {
+
+EngineLink::EngineLink(std::size_t max_submissions, std::size_t max_events)
+    : submissions_{max_submissions}, cancels_{max_submissions * 2}, events_{max_events} {}
+
+bool EngineLink::submit(Request& request) {
+    Submission item{std::move(request)};
+    if (!submissions_.push(item)) {
+        request = std::move(std::get<Request>(item));
+        return false;
+    }
+    notify_engine();
+    return true;
+}
+
+void EngineLink::cancel(RequestId id) {
+    unsent_cancels_.push_back(id);
+    std::size_t sent = 0;
+    for (; sent < unsent_cancels_.size(); ++sent) {
+        Submission item{Cancel{unsent_cancels_[sent]}};
+        if (!cancels_.push(item)) break;
+    }
+    unsent_cancels_.erase(unsent_cancels_.begin(),
+                          unsent_cancels_.begin() + static_cast<std::ptrdiff_t>(sent));
+    notify_engine();
+}
+
+void EngineLink::drain_events(std::vector<TokenEvent>& out) {
+    TokenEvent event;
+    while (events_.pop(event)) out.push_back(std::move(event));
+    if (!unsent_cancels_.empty()) {
+        const RequestId id = unsent_cancels_.back();
+        unsent_cancels_.pop_back();
+        cancel(id);
+    }
+}
+
+bool EngineLink::next(Submission& out) {
+    // Submissions first: a cancel can then never overtake the request it belongs to.
+    return submissions_.pop(out) || cancels_.pop(out);
+}
+
+void EngineLink::wait(int max_wait_ms) {
+    const std::uint32_t seen = signal_.load(std::memory_order_acquire);
+    if (!submissions_.empty() || !cancels_.empty() || stopped()) return;
+    const timespec timeout{max_wait_ms / 1000, static_cast<long>(max_wait_ms % 1000) * 1'000'000L};
+    ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&signal_), FUTEX_WAIT_PRIVATE, seen,
+              &timeout, nullptr, 0);
+}
+
+void EngineLink::publish(TokenEvent&& event) {
+    while (!events_.push(event)) {
+        if (stopped()) return;
+        wake_io();
+        std::this_thread::yield();
+    }
+    published_ = true;
+}
+
+void EngineLink::wake_io() {
+    if (!published_) return;
+    published_ = false;
+    if (wake_io_) wake_io_();
+}
+
+void EngineLink::stop() {
+    stopped_.store(true, std::memory_order_release);
+    notify_engine();
+}
+
+void EngineLink::notify_engine() {
+    signal_.fetch_add(1, std::memory_order_release);
+    ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&signal_), FUTEX_WAKE_PRIVATE, 1, nullptr,
+              nullptr, 0);
+}
+
+}  // namespace base
