@@ -1,0 +1,34 @@
+#include "daemon/text/pretokenizer.hpp"
+
+#include <algorithm>
+
+namespace text {
+
+const PretokenizerRow* find_pretokenizer(std::string_view pre) {
+    const auto table = pretokenizer_table();
+    const auto row = std::find_if(table.begin(), table.end(),
+                                  [pre](const PretokenizerRow& r) { return r.pre == pre; });
+    return row == table.end() ? nullptr : &*row;
+}
+
+Pretokenizer::Pretokenizer(const PretokenizerRow& row) {
+    for (const std::string_view pattern : row.patterns) patterns_.emplace_back(pattern);
+}
+
+boost::system::error_code Pretokenizer::split(std::string_view text,
+                                              std::vector<std::string_view>& pieces) const {
+    pieces.clear();
+    if (text.empty()) return {};
+    pieces.push_back(text);
+    std::vector<std::string_view> finer;
+    for (const Regex& pattern : patterns_) {
+        finer.clear();
+        finer.reserve(pieces.size() + text.size() / 4);
+        for (const std::string_view piece : pieces)
+            if (const auto error = pattern.split(piece, finer)) return error;
+        pieces.swap(finer);
+    }
+    return {};
+}
+
+}  // namespace text
