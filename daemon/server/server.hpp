@@ -1,0 +1,60 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "daemon/server/options.hpp"
+#include "daemon/server/text_codec.hpp"
+
+namespace base {
+class EngineLink;
+class ServiceState;
+}  // namespace base
+namespace metrics {
+class Registry;
+}
+
+namespace server {
+
+/// The daemon's front: one io_context on the thread that calls run(), HTTP and WebSocket sessions,
+/// and the io end of the EngineLink.
+///
+/// It listens from construction on: /healthz answers 200 and /readyz 503 with the reason that the
+/// ServiceState gives, until set_model was called and the state is ready.
+class Server {
+public:
+    /// Binds and listens. Throws base::ConfigError naming address and port when it cannot.
+    /// All references must outlive the server; `link` gets its on_events hook set here, so the
+    /// engine is started afterwards.
+    Server(Options options, base::EngineLink& link, base::ServiceState& state,
+           metrics::Registry& registry);
+    ~Server();
+    Server(const Server&) = delete;
+    Server& operator=(const Server&) = delete;
+
+    /// The port that is bound.
+    [[nodiscard]] std::uint16_t port() const;
+
+    /// What is served from now on. Called before the state becomes ready, and again after a reload.
+    /// Any thread.
+    void set_model(ModelCard card, std::shared_ptr<const TextCodec> codec);
+
+    /// Serves on the calling thread until drained or stopped.
+    void run();
+
+    /// Begins to leave, and makes run() return when done: new requests are refused with 503, idle
+    /// connections are closed, what runs may finish for `deadline`; what is left then is ended with
+    /// an error. The state is set to draining. Any thread; not from a signal handler.
+    void drain(std::chrono::milliseconds deadline);
+
+    /// Makes run() return at once; open connections are dropped and their requests cancelled.
+    /// Any thread.
+    void stop();
+
+private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace server

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <boost/json/fwd.hpp>
+
+#include "daemon/base/error.hpp"
+
+namespace server {
+
+/// What one token added to the visible text.
+struct Decoded {
+    std::string text;      ///< whole characters only; never the beginning of a possible stop string
+    bool stopped = false;  ///< a stop string is complete: `text` ends before it, nothing follows
+};
+
+/// The text of one generated sequence. Thread: the one that uses it.
+class TextStream {
+public:
+    virtual ~TextStream() = default;
+    [[nodiscard]] virtual Decoded push(std::int32_t token) = 0;
+    /// What was held back, once no token follows. Incomplete characters become U+FFFD.
+    [[nodiscard]] virtual std::string flush() = 0;
+};
+
+struct TextStreamOptions {
+    std::vector<std::string> stop;   ///< stop strings
+    bool include_stop = false;       ///< the stop string itself is part of the text
+    bool render_special = false;     ///< control tokens print as the model file spells them
+};
+
+/// A chat prompt, or why there is none.
+struct RenderedChat {
+    boost::system::error_code error;  ///< base::Errc::template_failed where the template refused
+    std::string text;                 ///< the prompt; with `error` a sentence for the client
+};
+
+/// Everything the server needs to know about a model's text. Implemented by daemon/app over
+/// daemon/text, and by a fake in the tests.
+///
+/// Every method may be called from any thread at once.
+class TextCodec {
+public:
+    virtual ~TextCodec() = default;
+
+    /// @param add_special    BOS and EOS, where the model wants them
+    /// @param parse_special  the texts of control tokens become those tokens (rendered chats)
+    [[nodiscard]] virtual base::Result<std::vector<std::int32_t>> encode(
+        std::string_view text, bool add_special, bool parse_special) const = 0;
+
+    /// Renders the model's chat template. May take long: never called on the io thread.
+    /// @param inputs  the template's variables: messages[], tools[] or null,
+    ///                add_generation_prompt, and what the request adds (enable_thinking, …)
+    [[nodiscard]] virtual RenderedChat render_chat(const boost::json::object& inputs) const = 0;
+
+    [[nodiscard]] virtual std::unique_ptr<TextStream> start(TextStreamOptions options) const = 0;
+
+    /// The bytes a token prints as, control tokens included; "" for ids out of range. The view
+    /// lives as long as the codec.
+    [[nodiscard]] virtual std::string_view piece(std::int32_t token) const = 0;
+
+    [[nodiscard]] virtual std::int32_t vocab_size() const = 0;
+    /// The end-of-generation set, ascending.
+    [[nodiscard]] virtual std::span<const std::int32_t> eog_ids() const = 0;
+};
+
+}  // namespace server
