@@ -1,0 +1,234 @@
+#include "daemon/model/architecture.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include "daemon/base/error.hpp"
+#include "daemon/model/architectures/list.hpp"
+
+namespace model {
+
+const Architecture* find_architecture(std::string_view name) {
+    for (const Architecture* a : architectures::all())
+        if (name == a->name) return a;
+    return nullptr;
+}
+
+std::vector<std::string_view> architecture_names() {
+    std::vector<std::string_view> names;
+    for (const Architecture* a : architectures::all()) names.emplace_back(a->name);
+    return names;
+}
+
+std::int64_t size_of(Dim dim, const Hparams& h) {
+    switch (dim) {
+        case Dim::none: return 0;
+        case Dim::hidden: return h.hidden_size;
+        case Dim::hidden2: return 2 * h.hidden_size;
+        case Dim::vocab: return h.vocab_size;
+        case Dim::rot_half: return h.ropes.empty() ? 0 : h.ropes.front().n_rot / 2;
+        case Dim::q_rows: return h.num_q_heads * h.head_dim;
+        case Dim::k_rows: return h.num_kv_heads * h.head_dim;
+        case Dim::v_rows: return h.num_kv_heads * h.v_head_dim;
+        case Dim::o_cols: return h.num_q_heads * h.v_head_dim;
+        case Dim::head_dim: return h.head_dim;
+        case Dim::q_lora: return h.q_lora_rank;
+        case Dim::kv_lora: return h.kv_lora_rank;
+        case Dim::kv_a_rows: return h.kv_lora_rank + h.qk_rope_head_dim;
+        case Dim::nope: return h.qk_nope_head_dim;
+        case Dim::v_head: return h.v_head_dim;
+        case Dim::heads: return h.num_q_heads;
+        case Dim::index_q_rows: return h.index_n_heads * h.index_head_dim;
+        case Dim::index_dim: return h.index_head_dim;
+        case Dim::index_heads: return h.index_n_heads;
+        case Dim::ff: return h.intermediate_size;
+        case Dim::experts: return h.num_experts;
+        case Dim::ff_exp: return h.moe_intermediate_size;
+        case Dim::ff_shexp: return h.moe_intermediate_size * h.num_shared_experts;
+    }
+    return 0;
+}
+
+Need need_of(When when, const Hparams& h, std::int64_t layer) {
+    const bool is_nextn = layer >= h.num_layers;
+    const auto required_if = [](bool condition) {
+        return condition ? Need::required : Need::unexpected;
+    };
+    if (when == When::nextn_optional) return is_nextn ? Need::optional : Need::unexpected;
+    if (is_nextn) return Need::optional;  // skipped: a trunk-only file may lack any of them
+    const LayerParams& params = h.layers[static_cast<std::size_t>(layer)];
+    switch (when) {
+        case When::always: return Need::required;
+        case When::dense_layer: return required_if(!params.is_moe);
+        case When::moe_layer: return required_if(params.is_moe);
+        case When::shared_expert_layer: return required_if(params.is_moe && h.num_shared_experts > 0);
+        case When::index_full_layer:
+            // Some files carry copies on shared layers; they are not part of the model.
+            return params.index_role == ASSAY_INDEX_FULL ? Need::required : Need::optional;
+        case When::with_q_lora: return required_if(h.q_lora_rank > 0);
+        case When::without_q_lora: return required_if(h.q_lora_rank == 0);
+        default: return Need::optional;
+    }
+}
+
+std::string tensor_name(const TensorSpec& spec, std::int64_t layer) {
+    std::string name = spec.gguf;
+    if (const auto at = name.find("{}"); at != std::string::npos)
+        name.replace(at, 2, std::to_string(layer));
+    return name;
+}
+
+std::string shape_text(std::span<const std::int64_t> shape) {
+    std::string text = "[";
+    for (std::size_t i = 0; i < shape.size(); ++i)
+        text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+    return text + "]";
+}
+
+// ---- HparamReader -------------------------------------------------------------------------------
+
+std::string HparamReader::key(std::string_view suffix) const {
+    return arch_ + "." + std::string{suffix};
+}
+
+std::int64_t HparamReader::get_int(std::string_view suffix) const {
+    return metadata_.get_int(key(suffix));
+}
+
+std::int64_t HparamReader::int_or(std::string_view suffix, std::int64_t fallback) const {
+    return metadata_.find_int(key(suffix)).value_or(fallback);
+}
+
+double HparamReader::float_or(std::string_view suffix, double fallback) const {
+    return metadata_.find_float(key(suffix)).value_or(fallback);
+}
+
+bool HparamReader::bool_or(std::string_view suffix, bool fallback) const {
+    return metadata_.find_bool(key(suffix)).value_or(fallback);
+}
+
+std::int64_t HparamReader::uniform_int(std::string_view suffix, std::int64_t fallback) const {
+    const std::string name = key(suffix);
+    const auto* value = metadata_.find(name);
+    if (value == nullptr) return fallback;
+    if (std::holds_alternative<std::int64_t>(*value)) return std::get<std::int64_t>(*value);
+    const auto items = metadata_.find_ints(name);
+    if (items->empty())
+        throw base::ModelError{"metadata key \"" + name + "\": expected an integer, found an empty array"};
+    for (const std::int64_t item : *items)
+        if (item != items->front())
+            throw base::ModelError{"metadata key \"" + name +
+                                   "\": expected one value for all layers, found " +
+                                   std::to_string(items->front()) + " and " + std::to_string(item) +
+                                   "; models whose layers differ in it are not supported"};
+    return items->front();
+}
+
+namespace {
+
+/// Sizes come from a stranger's file: everything later multiplies them freely, so they are bounded
+/// once, here.
+void check_range(const std::string& key, std::int64_t value, std::int64_t low, std::int64_t high) {
+    if (value < low || value > high)
+        throw base::ModelError{"metadata key \"" + key + "\": expected " + std::to_string(low) + " to " +
+                               std::to_string(high) + ", found " + std::to_string(value)};
+}
+
+constexpr std::int64_t kMaxSize = 1 << 24;
+constexpr std::int64_t kMaxLayers = 4096;
+
+}  // namespace
+
+Hparams HparamReader::common() const {
+    Hparams h;
+    h.arch = arch_;
+    const auto bounded = [&](std::string_view suffix, std::int64_t value, std::int64_t low = 1,
+                             std::int64_t high = kMaxSize) {
+        check_range(key(suffix), value, low, high);
+        return value;
+    };
+    const std::int64_t blocks = bounded("block_count", get_int("block_count"), 1, kMaxLayers);
+    h.num_nextn_layers = bounded("nextn_predict_layers", int_or("nextn_predict_layers", 0), 0, blocks - 1);
+    h.num_layers = blocks - h.num_nextn_layers;
+    h.hidden_size = bounded("embedding_length", get_int("embedding_length"));
+    h.context_length = bounded("context_length", get_int("context_length"), 1, std::int64_t{1} << 31);
+    h.intermediate_size = bounded("feed_forward_length", uniform_int("feed_forward_length", 0), 0);
+    h.num_q_heads = bounded("attention.head_count", uniform_int("attention.head_count", 0));
+    h.num_kv_heads = bounded("attention.head_count_kv", uniform_int("attention.head_count_kv", h.num_q_heads));
+    h.head_dim = bounded("attention.key_length",
+                         int_or("attention.key_length", h.hidden_size / h.num_q_heads), 1, 1 << 16);
+    h.v_head_dim = bounded("attention.value_length",
+                           int_or("attention.value_length", h.hidden_size / h.num_q_heads), 1, 1 << 16);
+    h.rms_eps = metadata_.get_float(key("attention.layer_norm_rms_epsilon"));
+    if (!(h.rms_eps > 0.0 && h.rms_eps < 1.0))
+        throw base::ModelError{"metadata key \"" + key("attention.layer_norm_rms_epsilon") +
+                               "\": expected a value in (0, 1), found " + std::to_string(h.rms_eps)};
+    const auto* tokens = metadata_.find_strings("tokenizer.ggml.tokens");
+    h.vocab_size = int_or("vocab_size", tokens != nullptr ? static_cast<std::int64_t>(tokens->size()) : 0);
+    bounded("vocab_size", h.vocab_size);
+    h.softmax_scale = 1.0 / std::sqrt(static_cast<double>(h.head_dim));
+    h.layers.resize(static_cast<std::size_t>(h.num_layers));
+    return h;
+}
+
+void HparamReader::read_moe(Hparams& h, std::int32_t default_gating) const {
+    h.num_experts = int_or("expert_count", 0);
+    check_range(key("expert_count"), h.num_experts, 0, 1 << 16);
+    if (h.num_experts == 0) return;
+    h.num_experts_per_tok = get_int("expert_used_count");
+    check_range(key("expert_used_count"), h.num_experts_per_tok, 1, h.num_experts);
+    h.num_shared_experts = int_or("expert_shared_count", 0);
+    check_range(key("expert_shared_count"), h.num_shared_experts, 0, 1024);
+    h.moe_intermediate_size = int_or("expert_feed_forward_length", h.intermediate_size);
+    check_range(key("expert_feed_forward_length"), h.moe_intermediate_size, 1, kMaxSize);
+    h.leading_dense_layers = int_or("leading_dense_block_count", 0);
+    check_range(key("leading_dense_block_count"), h.leading_dense_layers, 0, h.num_layers);
+    h.gating = static_cast<std::int32_t>(int_or("expert_gating_func", 0));
+    if (h.gating == 0) h.gating = default_gating;
+    check_range(key("expert_gating_func"), h.gating, 1, 4);
+    h.normalize_expert_weights = bool_or("expert_weights_norm", false);
+    h.expert_weights_scale = float_or("expert_weights_scale", 0.0);
+    if (h.expert_weights_scale == 0.0) h.expert_weights_scale = 1.0;
+    h.num_expert_groups = std::max<std::int64_t>(1, int_or("expert_group_count", 0));
+    h.num_expert_groups_used = std::max<std::int64_t>(1, int_or("expert_group_used_count", 0));
+    check_range(key("expert_group_count"), h.num_expert_groups, 1, h.num_experts);
+    check_range(key("expert_group_used_count"), h.num_expert_groups_used, 1, h.num_expert_groups);
+    if (h.num_experts % h.num_expert_groups != 0)
+        throw base::ModelError{"metadata key \"" + key("expert_group_count") + "\": " +
+                               std::to_string(h.num_experts) + " experts do not divide into " +
+                               std::to_string(h.num_expert_groups) + " groups"};
+    for (std::size_t l = 0; l < h.layers.size(); ++l)
+        h.layers[l].is_moe = static_cast<std::int64_t>(l) >= h.leading_dense_layers;
+}
+
+RopeParams HparamReader::rope(std::int64_t n_rot, std::int32_t style) const {
+    RopeParams r;
+    r.n_rot = n_rot;
+    r.style = style;
+    r.theta = float_or("rope.freq_base", 10000.0);
+    if (!(r.theta > 0.0))
+        throw base::ModelError{"metadata key \"" + key("rope.freq_base") + "\": expected a positive value"};
+    r.factor = float_or("rope.scaling.factor", float_or("rope.scale_linear", 1.0));
+    if (r.factor == 0.0) r.factor = 1.0;
+    const auto* type = metadata_.find_string(key("rope.scaling.type"));
+    const std::string name = type != nullptr ? *type : (r.factor != 1.0 ? "linear" : "none");
+    if (name == "none") {
+        r.scaling = RopeScaling::none;
+    } else if (name == "linear") {
+        r.scaling = RopeScaling::linear;
+    } else if (name == "yarn") {
+        r.scaling = RopeScaling::yarn;
+        r.original_context = float_or("rope.scaling.original_context_length",
+                                      static_cast<double>(get_int("context_length")));
+        r.beta_fast = float_or("rope.scaling.yarn_beta_fast", 32.0);
+        r.beta_slow = float_or("rope.scaling.yarn_beta_slow", 1.0);
+        r.magnitude = yarn_gain(r.factor, 1.0);
+    } else {
+        throw base::ModelError{"metadata key \"" + key("rope.scaling.type") +
+                               "\": expected none, linear or yarn, found \"" + name + "\""};
+    }
+    r.magnitude *= float_or("rope.scaling.attn_factor", 1.0);
+    return r;
+}
+
+}  // namespace model

@@ -1,0 +1,133 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/base/metadata.hpp"
+#include "daemon/model/hparams.hpp"
+
+namespace model {
+
+/// What a tensor is for. One name per parameter of the transformer, whatever the file calls it.
+enum class Role : std::uint8_t {
+    // whole model
+    token_embd, output_norm, output, rope_freqs,
+    // attention
+    attn_norm, attn_q, attn_k, attn_v, attn_q_bias, attn_k_bias, attn_v_bias, attn_q_norm,
+    attn_k_norm, attn_output, attn_output_bias, post_attention_norm,
+    // multi-head latent attention
+    attn_q_a, attn_q_a_norm, attn_q_b, attn_kv_a, attn_kv_a_norm, attn_k_b, attn_v_b,
+    // sparse-attention indexer
+    index_q_b, index_k, index_k_norm, index_k_norm_bias, index_weights,
+    // feed-forward
+    ffn_norm, ffn_gate, ffn_up, ffn_down, post_ffw_norm,
+    router, router_bias, ffn_gate_exps, ffn_up_exps, ffn_down_exps,
+    ffn_gate_shexp, ffn_up_shexp, ffn_down_shexp,
+    // multi-token prediction: recognised, not run
+    nextn_eh_proj, nextn_enorm, nextn_hnorm, nextn_shared_head_norm, nextn_embed_tokens,
+    nextn_shared_head_head,
+    count
+};
+inline constexpr std::size_t kNumRoles = static_cast<std::size_t>(Role::count);
+
+/// A size in a shape, as a function of the hyperparameters.
+enum class Dim : std::uint8_t {
+    none, hidden, hidden2, vocab, rot_half,
+    q_rows, k_rows, v_rows, o_cols, head_dim,  // H*d, Hkv*d, Hkv*dv, H*dv, d
+    q_lora, kv_lora, kv_a_rows, nope, v_head, heads,
+    index_q_rows, index_dim, index_heads,
+    ff, experts, ff_exp, ff_shexp
+};
+
+/// How a tensor is used; it decides which call a quant plugin must support for it.
+enum class Use : std::uint8_t {
+    rows,     ///< gathered by token id
+    matmul,   ///< [N, K]
+    batched,  ///< [heads, N, K], one product per head
+    grouped,  ///< [experts, N, K]
+    vector,   ///< widened to f32 at load: norms, biases
+    skipped   ///< recognised and not loaded
+};
+
+/// How a tensor is cut for tensor parallelism (architectures.md 0.2).
+enum class Shard : std::uint8_t { rep, col, row, head3, exp, vocab };
+
+/// When a tensor must be there.
+enum class When : std::uint8_t {
+    always, optional, dense_layer, moe_layer, shared_expert_layer, index_full_layer, with_q_lora,
+    without_q_lora, nextn_optional
+};
+
+enum class Need : std::uint8_t { required, optional, unexpected };
+
+/// One row of an architecture: everything that is known about one tensor.
+struct TensorSpec {
+    Role role;
+    const char* gguf;  ///< "{}" stands for the layer
+    const char* hf;    ///< the parameter in the Hugging Face checkpoint; "{e}" for the expert
+    std::array<Dim, 3> shape;  ///< outermost first; Dim::none ends it
+    Use use;
+    Shard shard;
+    When when;
+    bool precise = false;  ///< multiply without rounding the input below f32: choices flip otherwise
+
+    [[nodiscard]] bool is_layer() const { return std::string_view{gguf}.find("{}") != std::string_view::npos; }
+};
+
+/// An architecture: a table of tensors, made of shared fragments, and a reader of its metadata.
+/// The one list that loading, audit, planning and sharding use.
+struct Architecture {
+    const char* name;  ///< general.architecture
+    std::vector<std::span<const TensorSpec>> fragments;
+    /// Throws base::ModelError naming key, expected and found.
+    Hparams (*read)(const base::Metadata& metadata);
+};
+
+/// Null when unknown.
+[[nodiscard]] const Architecture* find_architecture(std::string_view name);
+[[nodiscard]] std::vector<std::string_view> architecture_names();
+
+/// The size that `dim` stands for; 0 when the model has none.
+[[nodiscard]] std::int64_t size_of(Dim dim, const Hparams& hparams);
+/// Whether `when` holds for `layer` (of block_count, NextN included; ignored for whole-model rows).
+[[nodiscard]] Need need_of(When when, const Hparams& hparams, std::int64_t layer);
+/// "blk.3.attn_q.weight".
+[[nodiscard]] std::string tensor_name(const TensorSpec& spec, std::int64_t layer);
+/// "[4096, 1024]", outermost first.
+[[nodiscard]] std::string shape_text(std::span<const std::int64_t> shape);
+
+// ---- what readers of several architectures share -------------------------------------------------
+
+/// Keys are `<arch>.<suffix>`.
+class HparamReader {
+public:
+    HparamReader(const base::Metadata& metadata, std::string arch)
+        : metadata_{metadata}, arch_{std::move(arch)} {}
+
+    /// Sizes, norms and heads that every architecture has (architectures.md 1.1), GQA form.
+    [[nodiscard]] Hparams common() const;
+    /// num_experts and the router's rule; `default_gating` when the file has no key.
+    void read_moe(Hparams& hparams, std::int32_t default_gating) const;
+    /// rope.* into one RopeParams of the given style.
+    [[nodiscard]] RopeParams rope(std::int64_t n_rot, std::int32_t style) const;
+
+    [[nodiscard]] std::int64_t get_int(std::string_view suffix) const;
+    [[nodiscard]] std::int64_t int_or(std::string_view suffix, std::int64_t fallback) const;
+    [[nodiscard]] double float_or(std::string_view suffix, double fallback) const;
+    [[nodiscard]] bool bool_or(std::string_view suffix, bool fallback) const;
+    [[nodiscard]] std::string key(std::string_view suffix) const;
+    [[nodiscard]] const base::Metadata& metadata() const { return metadata_; }
+
+private:
+    /// An integer, or an array whose items are all equal.
+    [[nodiscard]] std::int64_t uniform_int(std::string_view suffix, std::int64_t fallback) const;
+
+    const base::Metadata& metadata_;
+    std::string arch_;
+};
+
+}  // namespace model

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <span>
+
+#include "daemon/model/architecture.hpp"
+
+namespace model::architectures {
+
+/// Every architecture. A new one is a file here and a row in list.cpp.
+[[nodiscard]] std::span<const Architecture* const> all();
+
+extern const Architecture kLlama;
+extern const Architecture kQwen3;
+extern const Architecture kGlmDsa;
+
+}  // namespace model::architectures
