@@ -5,7 +5,6 @@
 
 #include "daemon/text/byte_map.hpp"
 #include "daemon/text/merge.hpp"
-#include "daemon/text/merge_table.hpp"
 #include "daemon/text/nfc.hpp"
 #include "daemon/text/pretokenizer.hpp"
 #include "daemon/text/utf8.hpp"
@@ -14,21 +13,12 @@ namespace text {
 
 namespace {
 
-const std::vector<std::string>& merges_of(const base::Metadata& metadata) {
-    const std::vector<std::string>* merges = metadata.find_strings("tokenizer.ggml.merges");
-    if (merges == nullptr)
-        throw base::ModelError{
-            "tokenizer.ggml.merges: expected an array of strings, found no such key; a gpt2 "
-            "tokenizer cannot work without it"};
-    return *merges;
-}
-
 class BpeTokenizer final : public Tokenizer {
 public:
-    BpeTokenizer(TokenizerParts parts, const base::Metadata& metadata, const PretokenizerRow& row,
+    BpeTokenizer(TokenizerParts parts, MergeTable merges, const PretokenizerRow& row,
                  TokenizerOptions options)
         : Tokenizer{std::move(parts)},
-          merges_{vocabulary(), merges_of(metadata)},
+          merges_{std::move(merges)},
           pretokenizer_{row},
           ignore_merges_{row.ignore_merges},
           nfc_{row.nfc && options.normalize_nfc} {}
@@ -119,9 +109,9 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> make_bpe(TokenizerParts parts, const base::Metadata& metadata,
+std::unique_ptr<Tokenizer> make_bpe(TokenizerParts parts, MergeTable merges,
                                     const PretokenizerRow& row, TokenizerOptions options) {
-    return std::make_unique<BpeTokenizer>(std::move(parts), metadata, row, options);
+    return std::make_unique<BpeTokenizer>(std::move(parts), std::move(merges), row, options);
 }
 
 }  // namespace text

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "daemon/text/merge_table.hpp"
 #include "daemon/text/tokenizer.hpp"
 
 namespace text {
@@ -12,11 +13,9 @@ struct PretokenizerRow;
 ///
 /// Text is cut into pieces (Pretokenizer), and within each piece the adjacent pair that comes
 /// first in tokenizer.ggml.merges is merged, until none is left.
-/// Throws base::ModelError when the merges are missing or malformed.
 /// Source: Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units", 2016.
 [[nodiscard]] std::unique_ptr<Tokenizer> make_bpe(TokenizerParts parts,
-                                                  const base::Metadata& metadata,
-                                                  const PretokenizerRow& row,
+                                                  MergeTable merges, const PretokenizerRow& row,
                                                   TokenizerOptions options);
 
 }  // namespace text

@@ -25,6 +25,7 @@ MergeTable::MergeTable(const Vocabulary& vocabulary, const std::vector<std::stri
     };
 
     slots_.resize(std::bit_ceil(2 * merges.size() + 2));
+    results_.resize(static_cast<std::size_t>(vocabulary.size()));
     std::string joined;
     for (std::size_t rank = 0; rank < merges.size(); ++rank) {
         const std::string_view entry = merges[rank];
@@ -37,7 +38,9 @@ MergeTable::MergeTable(const Vocabulary& vocabulary, const std::vector<std::stri
         const std::uint64_t pair = pair_key(symbol(left), symbol(right));
         Slot& slot = slots_[slot_of(pair)];
         if (slot.pair == pair) continue;
-        slot = {pair, {static_cast<std::int32_t>(rank), symbol(joined)}};
+        const std::int32_t merged = symbol(joined);
+        slot = {pair, {static_cast<std::int32_t>(rank), merged}};
+        if (vocabulary.contains(merged)) results_[static_cast<std::size_t>(merged)] = true;
     }
 
     for (int byte = 0; byte < 256; ++byte) {

@@ -31,6 +31,9 @@ public:
         return byte_symbols_[byte];
     }
 
+    /// Which tokens some merge results in.
+    [[nodiscard]] const std::vector<bool>& results() const noexcept { return results_; }
+
 private:
     struct Slot {
         std::uint64_t pair = kNoPair;
@@ -42,6 +45,7 @@ private:
 
     std::vector<Slot> slots_;  // open addressing, a power of two, at most half full
     std::int32_t byte_symbols_[256];
+    std::vector<bool> results_;  // [vocab_size]
 };
 
 }  // namespace text

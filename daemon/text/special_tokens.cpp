@@ -80,10 +80,20 @@ constexpr string_view kGlmEog[] = {"<|user|>", "<|observation|>"};
 // Harmony's structure marks: printed, so that the reply's channels can be told apart.
 constexpr string_view kHarmonyMarks[] = {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"};
 
+/// The id of a well-known mark, or kNoToken.
+std::int32_t find_mark(string_view text, const OrdinaryTokens& ordinary,
+                       const Vocabulary& vocabulary) {
+    const std::int32_t id = vocabulary.find(text);
+    if (id == kNoToken || ordinary.empty()) return id;
+    const bool is_ordinary =
+        vocabulary.type(id) == TokenType::normal && ordinary[static_cast<std::size_t>(id)];
+    return is_ordinary ? kNoToken : id;
+}
+
 }  // namespace
 
 SpecialIds find_special_ids(const base::Metadata& metadata, const SpecialDefaults& defaults,
-                            Vocabulary& vocabulary) {
+                            const OrdinaryTokens& ordinary, Vocabulary& vocabulary) {
     const auto known = [&](std::int32_t id) { return vocabulary.contains(id) ? id : kNoToken; };
     SpecialIds special;
     special.bos = known(defaults.bos);
@@ -100,7 +110,7 @@ SpecialIds find_special_ids(const base::Metadata& metadata, const SpecialDefault
     for (const TextRow& row : kTexts) {
         if (special.*row.id != kNoToken) continue;
         for (const string_view text : row.texts) {
-            const std::int32_t id = vocabulary.find(text);
+            const std::int32_t id = find_mark(text, ordinary, vocabulary);
             if (id == kNoToken) continue;
             special.*row.id = id;
             vocabulary.set_type(id, TokenType::control);
@@ -111,11 +121,11 @@ SpecialIds find_special_ids(const base::Metadata& metadata, const SpecialDefault
 }
 
 std::vector<std::int32_t> find_eog_ids(const SpecialIds& special, string_view pre,
-                                       Vocabulary& vocabulary) {
+                                       const OrdinaryTokens& ordinary, Vocabulary& vocabulary) {
     std::set<std::int32_t> eog{special.fim_pad, special.fim_rep, special.fim_sep,
                                special.eos,     special.eot,     special.eom};
     for (const string_view text : kEog) {
-        const std::int32_t id = vocabulary.find(text);
+        const std::int32_t id = find_mark(text, ordinary, vocabulary);
         if (id == kNoToken) continue;
         eog.insert(id);
         vocabulary.set_type(id, TokenType::control);

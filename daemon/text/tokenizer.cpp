@@ -57,14 +57,14 @@ bool read_add_flag(const base::Metadata& metadata, std::string_view key, bool fa
 }
 
 TokenizerParts read_parts(const base::Metadata& metadata, Vocabulary vocabulary,
-                          const ModelDefaults& defaults) {
+                          const ModelDefaults& defaults, const OrdinaryTokens& ordinary) {
     const auto string_of = [&](std::string_view key) -> std::string_view {
         const std::string* value = metadata.find_string(key);
         return value == nullptr ? std::string_view{} : *value;
     };
     const std::string_view pre = string_of(kPreKey);
-    const SpecialIds special = find_special_ids(metadata, defaults.ids, vocabulary);
-    std::vector<std::int32_t> eog = find_eog_ids(special, pre, vocabulary);
+    const SpecialIds special = find_special_ids(metadata, defaults.ids, ordinary, vocabulary);
+    std::vector<std::int32_t> eog = find_eog_ids(special, pre, ordinary, vocabulary);
     std::vector<std::int32_t> suppressed;
     if (const auto ids = metadata.find_ints("tokenizer.ggml.suppress_tokens"))
         for (const std::int64_t id : *ids)
@@ -85,6 +85,15 @@ TokenizerParts read_parts(const base::Metadata& metadata, Vocabulary vocabulary,
             .splitter = std::move(splitter)};
 }
 
+const std::vector<std::string>& merges_of(const base::Metadata& metadata) {
+    const std::vector<std::string>* merges = metadata.find_strings("tokenizer.ggml.merges");
+    if (merges == nullptr)
+        throw base::ModelError{
+            "tokenizer.ggml.merges: expected an array of strings, found no such key; a gpt2 "
+            "tokenizer cannot work without it"};
+    return *merges;
+}
+
 std::unique_ptr<Tokenizer> make_gpt2(const base::Metadata& metadata, TokenizerOptions options) {
     const std::string* pre = metadata.find_string(kPreKey);
     const PretokenizerRow* row = pre == nullptr ? nullptr : find_pretokenizer(*pre);
@@ -99,13 +108,15 @@ std::unique_ptr<Tokenizer> make_gpt2(const base::Metadata& metadata, TokenizerOp
     // 11 is the end-of-text token of the first models of this kind, and a comma in others.
     const std::int32_t default_id = if_special(11, vocabulary);
     ModelDefaults defaults{.ids = {.bos = default_id, .eos = default_id}, .add_bos = row->add_bos};
-    return make_bpe(read_parts(metadata, std::move(vocabulary), defaults), metadata, *row, options);
+    MergeTable merges{vocabulary, merges_of(metadata)};
+    TokenizerParts parts = read_parts(metadata, std::move(vocabulary), defaults, merges.results());
+    return make_bpe(std::move(parts), std::move(merges), *row, options);
 }
 
 std::unique_ptr<Tokenizer> make_llama(const base::Metadata& metadata, TokenizerOptions) {
     const ModelDefaults defaults{
         .ids = {.bos = 1, .eos = 2, .unk = 0}, .add_bos = true, .add_space_prefix = true};
-    return make_spm(read_parts(metadata, Vocabulary{metadata, PieceStyle::underscore}, defaults));
+    return make_spm(read_parts(metadata, Vocabulary{metadata, PieceStyle::underscore}, defaults, {}));
 }
 
 struct ModelRow {
