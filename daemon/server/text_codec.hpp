@@ -32,6 +32,7 @@ struct TextStreamOptions {
     std::vector<std::string> stop;   ///< stop strings
     bool include_stop = false;       ///< the stop string itself is part of the text
     bool render_special = false;     ///< control tokens print as the model file spells them
+    bool at_text_start = false;      ///< the first token begins a reply, rather than going on a text
 };
 
 /// A chat prompt, or why there is none.
