@@ -1,16 +1,32 @@
 #include "daemon/config/toml_file.hpp"
 
 #include <algorithm>
-#include <limits>
+#include <iterator>
+#include <optional>
+
+namespace config {
+namespace {
+
+/// toml++ takes some malformed texts ("[[[") for impossible: it asserts, and where asserts are off
+/// goes on regardless. Here such a text is a mistake like any other.
+struct Impossible {};
+[[noreturn]] void refuse_text() { throw Impossible{}; }
+
+}  // namespace
+}  // namespace config
 
 // The only place that sees toml++: its headers cost seconds of compile time.
 #define TOML_HEADER_ONLY 1
 #define TOML_ENABLE_FORMATTERS 0
+#define TOML_ASSERT(condition) ((condition) ? void() : ::config::refuse_text())
+#pragma push_macro("NDEBUG")
+#undef NDEBUG  // with it, toml++ would replace our TOML_ASSERT
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"
 #pragma GCC diagnostic ignored "-Wconversion"
 #include <toml++/toml.h>
 #pragma GCC diagnostic pop
+#pragma pop_macro("NDEBUG")
 
 namespace config {
 namespace {
@@ -215,6 +231,27 @@ private:
     std::vector<Mistake>& mistakes_;
 };
 
+/// The first line with which the text becomes Impossible. The parser reads front to back, so that
+/// every longer prefix is so too.
+int line_of_impossible(std::string_view text) {
+    std::vector<std::size_t> ends;  // of each line
+    for (std::size_t at = 0; at < text.size(); ++at) {
+        if (text[at] == '\n') ends.push_back(at);
+    }
+    ends.push_back(text.size());
+    const auto is_possible = [&](std::size_t end) {
+        try {
+            (void)toml::parse(text.substr(0, end));
+        } catch (const toml::parse_error&) {  // an unfinished value, say
+        } catch (const Impossible&) {
+            return false;
+        }
+        return true;
+    };
+    const auto first = std::ranges::partition_point(ends, is_possible);
+    return static_cast<int>(std::min<std::ptrdiff_t>(first - ends.begin() + 1, std::ssize(ends)));
+}
+
 }  // namespace
 
 void read_toml(std::string_view text, const std::string& source, const Folders& folders,
@@ -228,6 +265,9 @@ void read_toml(std::string_view text, const std::string& source, const Folders& 
         const auto where = error.source().begin;
         mistakes.push_back({source, static_cast<int>(where.line), static_cast<int>(where.column),
                             "", "no valid TOML (" + reason + ')', "TOML 1.0"});
+    } catch (const Impossible&) {
+        mistakes.push_back({source, line_of_impossible(text), 1, "",
+                            "no valid TOML (a key is missing)", "TOML 1.0"});
     }
 }
 

@@ -139,7 +139,12 @@ TEST(Mistakes, SyntaxErrorHasItsPosition) {
     EXPECT_NE(list[0].found.find("no valid TOML"), std::string::npos);
     EXPECT_EQ(mistakes_of("a = 1\na = 2\n").size(), 1U);
     EXPECT_EQ(mistakes_of("a = \"\xff\xfe\"\n").size(), 1U);
-    EXPECT_EQ(mistakes_of(std::string(100'000, '[')).size(), 1U);
+    // Texts that toml++ itself asserts on.
+    for (const std::string& text : {std::string(100'000, '['), std::string{"[[[kv]]]"}}) {
+        const auto refused = mistakes_of("[kv]\n\n" + text + "\n[kv]\n");
+        ASSERT_EQ(refused.size(), 1U);
+        EXPECT_EQ(refused[0].line, 3);
+    }
 }
 
 TEST(Mistakes, QuotedKeyWithADotIsNotAPath) {
