@@ -81,7 +81,7 @@ private:
 
     assay_host abi_{};
     std::string plugin_id_, kind_;
-    const HostServices& services_;
+    HostServices services_;
     std::mutex memory_mutex_;
     struct Allocation {
         std::uint64_t bytes = 0;

@@ -24,16 +24,24 @@ inline constexpr const char* kKindOf<assay_quant> = ASSAY_KIND_QUANT;
 template <>
 inline constexpr const char* kKindOf<assay_attention> = ASSAY_KIND_ATTENTION;
 
-/// One image, mapped and open. Shared by every instance, buffer and graph made from it, and by the
-/// registry's caller; close() runs when the last of them is gone. The code stays mapped for the
+/// One image, mapped and open. Shared by every instance, buffer and graph made from it, and by
+/// whoever opened it; close() runs when the last of them is gone. The code stays mapped for the
 /// life of the process.
 ///
 /// Thread: control; the tables are used as the ABI's brackets say.
 class Module : public std::enable_shared_from_this<Module> {
 public:
-    /// Maps and opens. Throws base::ConfigError with the linker's or the plugin's words.
-    Module(std::filesystem::path path, std::string sha256, ImageFacts facts,
-           const HostServices& services);
+    /// The module of these bytes: mapped at the first call in this process, opened when nobody has
+    /// it open, shared otherwise. Two files with equal content are one image.
+    ///
+    /// @param path    absolute, symbolic links resolved
+    /// @param sha256  of the file as it is now
+    /// @throws base::ConfigError with the linker's or the plugin's words, or when this process has
+    ///         mapped other bytes from the same path
+    [[nodiscard]] static std::shared_ptr<Module> open(const std::filesystem::path& path,
+                                                      const std::string& sha256,
+                                                      const ImageFacts& facts,
+                                                      const HostServices& services);
     ~Module();
     Module(const Module&) = delete;
     Module& operator=(const Module&) = delete;
@@ -62,12 +70,21 @@ public:
     [[nodiscard]] Source source() const;
 
 private:
+    Module(std::filesystem::path path, std::string sha256, ImageFacts facts,
+           const HostServices& services);
+
     std::filesystem::path path_;
     std::string sha256_;
     ImageFacts facts_;
     Host host_;
     const assay_module* entry_ = nullptr;
 };
+
+/// Said of a file that was replaced after this process mapped it.
+inline constexpr const char* kReplacedAdvice =
+    "the file was replaced after this process mapped it, and the dynamic linker would answer with "
+    "the "
+    "old code; install the new build under a new file name, and remove this one";
 
 /// Images that this process keeps mapped, retired ones included.
 [[nodiscard]] std::size_t num_mapped_images();

@@ -68,10 +68,12 @@ public:
     [[nodiscard]] std::string describe() const;
 
 private:
+    void examine(Candidate& candidate);
+    void refuse_ambiguous_ids();
+
     Settings settings_;
     std::vector<Candidate> candidates_;
     ProbeCache probes_;
-    std::vector<std::weak_ptr<Module>> open_;
 };
 
 /// Empty when plugins may be loaded from the folder; otherwise why not and what to do. The folder

@@ -3,8 +3,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,7 +19,7 @@ public:
     /// The digest of everything given so far; the object is then used up.
     [[nodiscard]] std::array<std::uint8_t, 32> digest() noexcept;
     /// The same as 64 lower-case hexadecimal digits.
-    [[nodiscard]] std::string hex() noexcept(false);
+    [[nodiscard]] std::string hex();
 
 private:
     void block(const std::uint8_t* data) noexcept;
