@@ -1,0 +1,229 @@
+#include "daemon/engine/scheduler.hpp"
+
+#include <algorithm>
+
+#include "daemon/base/check.hpp"
+
+namespace engine {
+
+Scheduler::Scheduler(const SchedulerLimits& limits, BlockPool& pool) : limits_{limits}, pool_{pool} {
+    CHECK(limits.max_logit_rows >= limits.max_num_seqs);
+    CHECK(limits.max_num_batched_tokens >= limits.max_num_seqs);
+    running_.reserve(static_cast<std::size_t>(limits.max_num_seqs));
+    scheduled_.reserve(static_cast<std::size_t>(limits.max_num_seqs));
+    rows_.reserve(static_cast<std::size_t>(limits.max_num_seqs));
+}
+
+std::int32_t Scheduler::blocks_for(std::int32_t num_tokens) const {
+    return (num_tokens + limits_.block_size - 1) / limits_.block_size;
+}
+
+base::Result<void> Scheduler::submit(base::Request&& request) {
+    const auto prompt = static_cast<std::int64_t>(request.prompt.size());
+    const std::int64_t whole = prompt + (request.max_tokens > 0 ? 1 : 0);
+    CHECK(prompt > 0);
+    if (whole > limits_.context_length ||
+        whole > static_cast<std::int64_t>(pool_.num_blocks()) * limits_.block_size)
+        return base::make_error_code(base::Errc::prompt_too_long);
+    if (waiting_.size() >= static_cast<std::size_t>(limits_.max_waiting))
+        return base::make_error_code(base::Errc::queue_full);
+
+    auto sequence = std::make_unique<Sequence>();
+    sequence->arrival = ++arrivals_;
+    sequence->tokens.reserve(static_cast<std::size_t>(
+        std::min<std::int64_t>(limits_.context_length, prompt + request.max_tokens)));
+    sequence->tokens = request.prompt;
+    sequence->request = std::move(request);
+    // Behind everything of the same or a higher priority.
+    const auto at = std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& other) {
+        return other->request.priority < sequence->request.priority;
+    });
+    waiting_.insert(at, std::move(sequence));
+    return {};
+}
+
+std::unique_ptr<Sequence> Scheduler::remove(base::RequestId id) {
+    const auto matches = [id](const auto& s) { return s->request.id == id; };
+    std::unique_ptr<Sequence> found;
+    if (const auto it = std::find_if(running_.begin(), running_.end(), matches); it != running_.end()) {
+        found = std::move(*it);
+        running_.erase(it);
+    } else if (const auto w = std::find_if(waiting_.begin(), waiting_.end(), matches); w != waiting_.end()) {
+        found = std::move(*w);
+        waiting_.erase(w);
+    }
+    if (found) release(*found);
+    return found;
+}
+
+void Scheduler::release(Sequence& sequence) {
+    for (const BlockId id : sequence.blocks) pool_.drop(id);
+    sequence.blocks.clear();
+    sequence.num_computed = 0;
+    sequence.num_scheduled = 0;
+}
+
+bool Scheduler::reserve(Sequence& sequence, std::int32_t num_tokens) {
+    const std::int32_t have = static_cast<std::int32_t>(sequence.blocks.size());
+    const std::int32_t missing = blocks_for(sequence.num_computed + num_tokens) - have;
+    if (missing <= 0) return true;
+    const auto old = sequence.blocks.size();
+    sequence.blocks.resize(old + static_cast<std::size_t>(missing));
+    if (pool_.take(std::span{sequence.blocks}.subspan(old))) return true;
+    sequence.blocks.resize(old);
+    return false;
+}
+
+void Scheduler::preempt(std::size_t running_index) {
+    auto sequence = std::move(running_[running_index]);
+    running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(running_index));
+    release(*sequence);
+    sequence->prompt_logprobs.clear();
+    ++num_preemptions_;
+    // It goes on before anything that has not begun.
+    waiting_.push_front(std::move(sequence));
+}
+
+/// False when the sequence itself had to give way.
+bool Scheduler::reserve_or_preempt(Sequence& sequence, std::int32_t num_tokens) {
+    while (!reserve(sequence, num_tokens)) {
+        // The last of the lowest priority gives way; it is never one that is scheduled already,
+        // since those came earlier or have higher priority.
+        std::size_t victim = running_.size();
+        for (std::size_t i = 0; i < running_.size(); ++i) {
+            if (running_[i]->num_scheduled > 0) continue;
+            if (victim == running_.size() ||
+                running_[i]->request.priority <= running_[victim]->request.priority)
+                victim = i;
+        }
+        CHECK(victim < running_.size());
+        const bool is_itself = running_[victim].get() == &sequence;
+        preempt(victim);
+        if (is_itself) return false;
+    }
+    return true;
+}
+
+void Scheduler::admit() {
+    while (!waiting_.empty() && running_.size() < static_cast<std::size_t>(limits_.max_num_seqs)) {
+        Sequence& next = *waiting_.front();
+        // Room for all that it has to compute and one token more; and a block in hand for each that
+        // runs, so that admitting one does not preempt another at once.
+        const std::int32_t needed = blocks_for(next.num_tokens() + 1);
+        const auto in_hand = static_cast<std::int32_t>(running_.size());
+        if (pool_.num_free() < needed + in_hand && !running_.empty()) break;
+        const auto at = std::find_if(running_.begin(), running_.end(), [&](const auto& other) {
+            return other->arrival > next.arrival;
+        });
+        running_.insert(at, std::move(waiting_.front()));
+        waiting_.pop_front();
+    }
+}
+
+std::int32_t Scheduler::chunk_size(const Sequence& sequence, std::int32_t budget,
+                                   std::int32_t free_rows) const {
+    std::int32_t chunk = std::min(sequence.num_pending(), budget);
+    // A scored prompt needs a row of logits for each of its tokens.
+    if (sequence.request.prompt_logprobs && sequence.num_generated() == 0)
+        chunk = std::min(chunk, free_rows);
+    return chunk;
+}
+
+void Scheduler::add_to_plan(model::StepPlan& plan, Sequence& s) {
+    const std::int32_t first_row = plan.num_tokens();
+    for (std::int32_t i = 0; i < s.num_scheduled; ++i) {
+        const std::int32_t position = s.num_computed + i;
+        const auto block = s.blocks[static_cast<std::size_t>(position / limits_.block_size)];
+        plan.tokens.push_back(s.tokens[static_cast<std::size_t>(position)]);
+        plan.positions.push_back(position);
+        plan.slots.push_back(static_cast<std::int32_t>(block) * limits_.block_size +
+                             position % limits_.block_size);
+    }
+    plan.cu_q.push_back(plan.num_tokens());
+    plan.kv_len.push_back(s.num_computed + s.num_scheduled);
+
+    Rows rows;
+    rows.first = static_cast<std::int32_t>(plan.logit_rows.size());
+    rows.wants_sample = s.num_computed + s.num_scheduled == s.num_tokens();
+    if (s.request.prompt_logprobs && s.num_generated() == 0) {
+        for (std::int32_t i = 0; i < s.num_scheduled; ++i) plan.logit_rows.push_back(first_row + i);
+    } else if (rows.wants_sample) {
+        plan.logit_rows.push_back(plan.num_tokens() - 1);
+    }
+    rows.count = static_cast<std::int32_t>(plan.logit_rows.size()) - rows.first;
+    scheduled_.push_back(&s);
+    rows_.push_back(rows);
+}
+
+void Scheduler::plan(model::StepPlan& plan) {
+    plan.clear();
+    plan.step = ++steps_;
+    scheduled_.clear();
+    rows_.clear();
+    std::int32_t budget = limits_.max_num_batched_tokens;
+    std::int32_t free_rows = limits_.max_logit_rows;
+
+    // Decodes, in order of priority and arrival. preempt() removes from running_, hence the index.
+    for (std::size_t i = 0; i < running_.size();) {
+        Sequence& s = *running_[i];
+        if (!s.is_decoding()) {
+            ++i;
+            continue;
+        }
+        if (!reserve_or_preempt(s, 1)) continue;  // running_[i] is now another one
+        s.num_scheduled = 1;
+        --budget;
+        --free_rows;
+        // A victim before i would shift the rest; victims are unscheduled, so they may be prefills.
+        i = static_cast<std::size_t>(std::find_if(running_.begin(), running_.end(),
+                                                  [&](const auto& r) { return r.get() == &s; }) -
+                                     running_.begin()) + 1;
+    }
+    admit();
+    // Prompts, oldest first, each as much as the budget allows.
+    for (auto& running : running_) {
+        Sequence& s = *running;
+        if (s.num_scheduled > 0 || budget == 0 || free_rows == 0) continue;
+        const std::int32_t chunk = chunk_size(s, budget, free_rows);
+        if (chunk == 0 || !reserve(s, chunk)) continue;  // waits for blocks that decodes will free
+        s.num_scheduled = chunk;
+        budget -= chunk;
+        free_rows -= s.request.prompt_logprobs && s.num_generated() == 0 ? chunk : 1;
+    }
+    for (const bool decoding : {true, false}) {
+        for (auto& s : running_)
+            if (s->num_scheduled > 0 && s->is_decoding() == decoding) add_to_plan(plan, *s);
+        if (decoding) plan.num_decode_seqs = plan.num_seqs();
+    }
+    // Prompts alone hold every block and none can go on: the last one gives way.
+    if (scheduled_.empty() && running_.size() > 1) {
+        preempt(running_.size() - 1);
+        this->plan(plan);
+        return;
+    }
+
+    for (const Sequence* s : scheduled_)
+        plan.max_blocks = std::max(plan.max_blocks, static_cast<std::int32_t>(s->blocks.size()));
+    for (const Sequence* s : scheduled_) {
+        for (const BlockId id : s->blocks) plan.block_table.push_back(static_cast<std::int32_t>(id));
+        plan.block_table.resize(plan.block_table.size() +
+                                    static_cast<std::size_t>(plan.max_blocks) - s->blocks.size(), -1);
+    }
+}
+
+void Scheduler::commit() {
+    for (Sequence* s : scheduled_) {
+        s->num_computed += s->num_scheduled;
+        s->num_scheduled = 0;
+    }
+    scheduled_.clear();
+}
+
+std::vector<Sequence*> Scheduler::live() const {
+    std::vector<Sequence*> out;
+    for (const auto& s : running_) out.push_back(s.get());
+    for (const auto& s : waiting_) out.push_back(s.get());
+    return out;
+}
+
+}  // namespace engine

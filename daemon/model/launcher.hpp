@@ -1,0 +1,122 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+#include "abi/plugin.h"
+#include "daemon/model/weights.hpp"
+#include "daemon/plugin/instance.hpp"
+
+namespace model {
+
+/// Sees tensors between ops, for proofs: layer (-1 outside the layers), name of the value, device
+/// tensor. Called with the work that makes it already queued on the stream.
+class Tap {
+public:
+    virtual ~Tap() = default;
+    virtual void see(std::int64_t layer, const char* name, const assay_tensor& value,
+                     const assay_stream* stream) = 0;
+};
+
+/// Issues the calls of one step on one stream. The first call that fails is remembered with layer,
+/// op and plugin, and every later call of the step does nothing: a step either ran whole or says
+/// where it stopped.
+///
+/// Thread: engine.
+class Launcher {
+public:
+    Launcher(const plugin::Device& device, const assay_stream* stream)
+        : device_{device}, stream_{stream} {}
+
+    /// Scratch that every product may use; large enough for all of them.
+    void set_workspace(void* workspace, std::uint64_t bytes) {
+        workspace_ = workspace;
+        workspace_bytes_ = bytes;
+    }
+
+    void begin() {
+        failed_ = false;
+        layer_ = -1;
+    }
+    void set_layer(std::int64_t layer) { layer_ = layer; }
+    void set_tap(Tap* tap) { tap_ = tap; }
+    [[nodiscard]] bool failed() const { return failed_; }
+    /// "layer 3, attention.run, plugin \"cpu-flash\": …".
+    [[nodiscard]] const std::string& failure() const { return failure_; }
+    [[nodiscard]] const plugin::Device& device() const { return device_; }
+    [[nodiscard]] const assay_stream* stream() const { return stream_; }
+
+    void tap(const char* name, const assay_tensor& value) {
+        if (tap_ != nullptr && !failed_) tap_->see(layer_, name, value, stream_);
+    }
+
+    // ---- quant --------------------------------------------------------------------------------
+
+    struct Product {
+        const Weight* weight;
+        assay_tensor y;
+        const Weight* bias = nullptr;
+    };
+    /// y_i = x W_i^T (+ bias): one call where one plugin multiplies all, else one each.
+    void matmul(const char* op, const assay_tensor& x, std::initializer_list<Product> products,
+                std::uint32_t flags = 0);
+    /// y = glu(x Wg^T, x Wu^T). `scratch` [2][T, I] serves plugins without the fused form.
+    struct Glu {
+        std::int32_t kind = ASSAY_GLU_SILU;
+        float alpha = 0.0F, limit = 0.0F;
+    };
+    void matmul_glu(const char* op, const Glu& glu, bool fused, const assay_tensor& x, const Weight& gate,
+                    const Weight& up, const assay_tensor& y, const assay_tensor& scratch_gate,
+                    const assay_tensor& scratch_up);
+    void batched(const char* op, const assay_tensor& x, const Weight& w, const assay_tensor& y);
+    struct Groups {
+        const std::int32_t* row_ids;
+        const std::int32_t* offset;
+        std::int32_t num_slots;
+        std::int32_t max_rows_per_expert;
+    };
+    void grouped(const char* op, const Groups& groups, const assay_tensor& x, const Weight& w,
+                 const assay_tensor& y);
+    void grouped_glu(const char* op, const Glu& glu, bool fused, const Groups& groups,
+                     const assay_tensor& x, const Weight& gate, const Weight& up, const assay_tensor& y,
+                     const assay_tensor& scratch_gate, const assay_tensor& scratch_up);
+    void rows(const char* op, const Weight& w, const std::int32_t* ids, const assay_tensor& out);
+
+    // ---- device -------------------------------------------------------------------------------
+
+    /// Runs `call(ops, self, stream)`, a lambda over the device's op table.
+    template <class Call>
+    void op(const char* name, Call&& call) {
+        if (failed_) return;
+        check(name, device_.id(), call(device_.ops(), device_.self(), stream_), nullptr);
+    }
+    void copy_bytes(const char* name, void* dst, const void* src, std::uint64_t bytes);
+
+    // ---- attention ----------------------------------------------------------------------------
+
+    /// Runs `call(err)`, which returns a status of `plugin`.
+    template <class Call>
+    void attention(const char* name, const plugin::Attention& plugin, Call&& call) {
+        if (failed_) return;
+        assay_error err{};
+        err.size = sizeof err;
+        check(name, plugin.id(), call(&err), err.text);
+    }
+
+private:
+    void check(const char* op, const std::string& plugin, assay_status status, const char* words);
+    void run_matmul(const char* op, std::int32_t kind, assay_matmul& args, const plugin::Quant& quant);
+    [[nodiscard]] assay_matmul arguments(const assay_tensor& x) const;
+
+    const plugin::Device& device_;
+    const assay_stream* stream_;
+    void* workspace_ = nullptr;
+    std::uint64_t workspace_bytes_ = 0;
+    Tap* tap_ = nullptr;
+    std::int64_t layer_ = -1;
+    bool failed_ = false;
+    std::string failure_;
+};
+
+}  // namespace model

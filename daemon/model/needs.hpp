@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "daemon/model/audit.hpp"
+#include "daemon/plugin/resolve.hpp"
+
+namespace model {
+
+/// What the tensors of an audited model ask of quant plugins: one row per (op, format, shape,
+/// precision) that will be run, each labelled with the first tensor that asks for it. The queries
+/// point at the strings of the same row.
+///
+/// @param max_tokens  rows of the largest step
+[[nodiscard]] std::vector<plugin::QuantNeed> quant_needs(const ModelFile& file,
+                                                         const AuditReport& audit,
+                                                         std::int64_t max_tokens);
+
+/// The attention of every layer in the ABI's words, [num_layers].
+[[nodiscard]] std::vector<assay_attn_layer> attention_layers(const Hparams& hparams);
+
+/// The same for the resolver: layers that are alike share a row ("layers 0, 3-5").
+[[nodiscard]] std::vector<plugin::AttentionNeed> attention_needs(const Hparams& hparams);
+
+}  // namespace model

@@ -1,0 +1,131 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/model/hparams.hpp"
+#include "daemon/model/kv_cache.hpp"
+#include "daemon/model/launcher.hpp"
+#include "daemon/model/step_plan.hpp"
+#include "daemon/model/weights.hpp"
+#include "daemon/plugin/instance.hpp"
+
+namespace model {
+
+/// The largest step that will be asked for; buffers and workspaces are sized once by it.
+struct RunnerLimits {
+    std::int32_t max_seqs = 1;
+    std::int32_t max_tokens = 1;      ///< tokens in one step
+    std::int32_t max_logit_rows = 1;  ///< rows of logits in one step
+    std::int32_t max_kv_len = 1;      ///< tokens of one sequence
+};
+
+/// Who computes attention. One object for both phases, or two whose layouts are equal.
+struct AttentionBackends {
+    const plugin::Attention* prefill = nullptr;
+    const plugin::Attention* decode = nullptr;
+    bool mixed = false;  ///< both phases of a step may go in one call (then prefill == decode)
+};
+
+/// The transformer program: one step plan in, logits out. Knows the order of ops and nothing of
+/// arithmetic; every op is a call of a plugin. Deals with every architecture through Hparams and the
+/// presence of weights.
+///
+/// Everything that it is given must outlive it. Thread: engine (construction: control). run()
+/// allocates nothing.
+class Runner {
+public:
+    /// Throws base::ConfigError when the device lacks an op that the model needs.
+    Runner(const Hparams& hparams, const Weights& weights, const plugin::Device& device,
+           const AttentionBackends& attention, const KvCache& cache, const plugin::Stream& stream,
+           const RunnerLimits& limits);
+    ~Runner();
+    Runner(const Runner&) = delete;
+    Runner& operator=(const Runner&) = delete;
+
+    /// Queues one step. False when a backend failed; failure() then says where.
+    [[nodiscard]] bool run(const StepPlan& plan);
+    [[nodiscard]] const std::string& failure() const { return launcher_.failure(); }
+
+    /// [plan.logit_rows.size(), vocab_size] f32 of the last step, device memory.
+    [[nodiscard]] assay_tensor logits() const;
+
+    void set_tap(Tap* tap) { launcher_.set_tap(tap); }
+    [[nodiscard]] const RunnerLimits& limits() const { return limits_; }
+    /// Device memory for activations and workspaces.
+    [[nodiscard]] std::uint64_t workspace_bytes() const;
+    /// Which fused forms run: "gate/up: fused in 6 of 6 layers"; for the printed plan.
+    [[nodiscard]] std::string fusion_text() const;
+
+private:
+    struct Buffers;
+    /// Sequences that one attention call serves.
+    struct Part {
+        const plugin::Attention* plugin = nullptr;
+        assay_phase phase = ASSAY_MIXED;
+        assay_attn_batch batch{};
+        void* plan = nullptr;
+    };
+    /// Which gate/up pairs of a layer run fused with their activation.
+    struct Fused {
+        bool dense = false, experts = false, shared = false;
+    };
+
+    // runner_setup.cpp
+    void allocate();
+    void size_workspaces();
+    void choose_fusions();
+    void require_ops() const;
+    [[nodiscard]] bool can_fuse_glu(const Weight& gate, const Weight& up, assay_quant_op op,
+                                    std::int64_t m) const;
+
+    // runner.cpp
+    void upload(const StepPlan& plan);
+    void make_parts(const StepPlan& plan);
+    [[nodiscard]] Part make_part(const StepPlan& plan, std::int32_t first, std::int32_t last,
+                                 const plugin::Attention& plugin, assay_phase phase, void* storage);
+    void embed(std::int64_t num_tokens);
+    void rope_tables(std::int64_t num_tokens);
+    void head(const StepPlan& plan);
+    [[nodiscard]] const Weight& w(Role role) const { return weights_.layer(layer_, role); }
+    void rmsnorm(const char* name, const assay_tensor& x, const Weight& weight, const assay_tensor& out);
+    /// Where the last product of a block goes: the residual stream itself, or, where the architecture
+    /// has a norm after the block, a buffer that add_block() normalises and adds.
+    [[nodiscard]] assay_tensor block_output(const Weight& post_norm, std::int64_t num_tokens) const;
+    [[nodiscard]] std::uint32_t block_flags(const Weight& post_norm) const;
+    void add_block(const char* name, const Weight& post_norm, std::int64_t num_tokens);
+
+    // attention_block.cpp
+    void attention_gqa(std::int64_t num_tokens);
+    void attention_mla(std::int64_t num_tokens);
+    void index_prologue(std::int64_t num_tokens);
+    void attend(const assay_tensor& q, const assay_tensor& k, const assay_tensor& v,
+                const assay_tensor& out);
+    void rope(const char* name, const assay_tensor& x, const assay_tensor& out, std::int32_t style);
+
+    // feed_forward.cpp
+    void dense_ffn(std::int64_t num_tokens);
+    void moe_ffn(std::int64_t num_tokens);
+
+    const Hparams& h_;
+    const Weights& weights_;
+    const plugin::Device& device_;
+    AttentionBackends attention_;
+    const KvCache& cache_;
+    const plugin::Stream& stream_;
+    RunnerLimits limits_;
+    std::int64_t layer_ = 0;
+
+    std::unique_ptr<Buffers> b_;
+    std::vector<Fused> fused_;            // [num_layers]
+    std::array<Part, 2> parts_;
+    std::size_t num_parts_ = 0;
+    std::int64_t num_logit_rows_ = 0;
+    std::uint64_t attention_workspace_bytes_ = 0;
+    Launcher launcher_;
+};
+
+}  // namespace model

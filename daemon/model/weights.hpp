@@ -1,0 +1,68 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/model/audit.hpp"
+#include "daemon/plugin/instance.hpp"
+
+namespace model {
+
+/// One parameter of the model where it is computed with.
+struct Weight {
+    assay_weight abi{};                    ///< data null: the model does not have it
+    const plugin::Quant* quant = nullptr;  ///< who multiplies by it; null for vectors
+    const FileTensor* tensor = nullptr;    ///< where it came from
+    bool precise = false;
+
+    explicit operator bool() const { return abi.data != nullptr; }
+    /// Vectors are f32 on the device.
+    [[nodiscard]] assay_tensor vector() const;
+};
+
+/// Finds the quant instance that serves a format.
+using QuantLookup = std::function<const plugin::Quant&(const std::string& format)>;
+
+struct LoadProgress {
+    std::uint64_t bytes_done = 0, bytes_total = 0;
+};
+
+/// All weights of a model on one device, by role. Matrices keep the stored bytes: mapped where the
+/// device can read host memory and the loader can map, else read into device memory. Vectors are
+/// widened to f32.
+///
+/// The ModelFile, the device and the quant instances must outlive it.
+class Weights {
+public:
+    /// Throws base::ModelError naming the tensor.
+    Weights(const ModelFile& file, const AuditReport& audit, const plugin::Device& device,
+            const plugin::Stream& stream, const QuantLookup& quant_for,
+            const std::function<void(const LoadProgress&)>& on_progress = {});
+
+    [[nodiscard]] const Weight& whole(Role role) const { return whole_[static_cast<std::size_t>(role)]; }
+    [[nodiscard]] const Weight& layer(std::int64_t layer, Role role) const {
+        return layers_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(role)];
+    }
+    /// rope_freqs on the host; empty when the file has none.
+    [[nodiscard]] const std::vector<float>& rope_factors() const { return rope_factors_; }
+    /// Bytes that one decode step of one sequence reads of the matrices (active experts only).
+    [[nodiscard]] std::uint64_t active_bytes() const { return active_bytes_; }
+    [[nodiscard]] std::uint64_t total_bytes() const { return total_bytes_; }
+
+private:
+    struct Loader;
+    using Roles = std::array<Weight, kNumRoles>;
+
+    Roles whole_;
+    std::vector<Roles> layers_;
+    std::deque<plugin::Buffer> buffers_;
+    std::vector<float> rope_factors_;
+    std::uint64_t active_bytes_ = 0, total_bytes_ = 0;
+};
+
+}  // namespace model
