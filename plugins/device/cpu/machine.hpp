@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace cpu {
+
+/// What the operating system says about the machine, seen from this process: its CPU affinity and
+/// its control group are limits like the hardware's own.
+struct Machine {
+    std::string model;          // "AMD EPYC 9654 96-Core Processor"
+    std::int32_t num_cores;     // physical cores this process may use; at least 1
+    std::uint64_t l2_bytes;     // of one core; 0 when the system does not say
+    std::uint64_t total_bytes;  // memory
+};
+
+[[nodiscard]] Machine describe_machine();
+
+/// Memory that could be allocated now, and all there is, in bytes.
+void memory_now(std::uint64_t& free_bytes, std::uint64_t& total_bytes);
+
+}  // namespace cpu

@@ -1,0 +1,3 @@
+#define CPU_KERNELS kBaselineKernels
+#define CPU_TIER "baseline"
+#include "row_kernels.inc"
