@@ -22,6 +22,13 @@ function(add_assay_test name)
     if(NOT arg_TIMEOUT)
         set(arg_TIMEOUT 120)
     endif()
+    # tests_<label> builds the programs of one label, for builds that need no more.
+    foreach(label ${arg_LABELS})
+        if(NOT TARGET tests_${label})
+            add_custom_target(tests_${label})
+        endif()
+        add_dependencies(tests_${label} ${name})
+    endforeach()
     # The list travels as one property value, hence the escaped separator.
     string(REPLACE ";" "\\;" labels "${arg_LABELS}")
     gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
