@@ -7,6 +7,10 @@
 namespace engine {
 
 Scheduler::Scheduler(const SchedulerLimits& limits, BlockPool& pool) : limits_{limits}, pool_{pool} {
+    // A sequence must be able to run alone, or preemption would never end.
+    limits_.context_length = static_cast<std::int32_t>(
+        std::min<std::int64_t>(limits.context_length,
+                               static_cast<std::int64_t>(pool.num_blocks()) * limits.block_size));
     CHECK(limits.max_logit_rows >= limits.max_num_seqs);
     CHECK(limits.max_num_batched_tokens >= limits.max_num_seqs);
     running_.reserve(static_cast<std::size_t>(limits.max_num_seqs));
@@ -22,8 +26,7 @@ base::Result<void> Scheduler::submit(base::Request&& request) {
     const auto prompt = static_cast<std::int64_t>(request.prompt.size());
     const std::int64_t whole = prompt + (request.max_tokens > 0 ? 1 : 0);
     CHECK(prompt > 0);
-    if (whole > limits_.context_length ||
-        whole > static_cast<std::int64_t>(pool_.num_blocks()) * limits_.block_size)
+    if (whole > limits_.context_length)
         return base::make_error_code(base::Errc::prompt_too_long);
     if (waiting_.size() >= static_cast<std::size_t>(limits_.max_waiting))
         return base::make_error_code(base::Errc::queue_full);
@@ -107,11 +110,13 @@ bool Scheduler::reserve_or_preempt(Sequence& sequence, std::int32_t num_tokens) 
 void Scheduler::admit() {
     while (!waiting_.empty() && running_.size() < static_cast<std::size_t>(limits_.max_num_seqs)) {
         Sequence& next = *waiting_.front();
-        // Room for all that it has to compute and one token more; and a block in hand for each that
-        // runs, so that admitting one does not preempt another at once.
+        // Room for all that it has to compute and one token more, beside what those that run still
+        // need for theirs: admitting one does not preempt another at once.
+        std::int32_t promised = 0;
+        for (const auto& s : running_)
+            promised += std::max(0, blocks_for(s->num_tokens() + 1) - static_cast<std::int32_t>(s->blocks.size()));
         const std::int32_t needed = blocks_for(next.num_tokens() + 1);
-        const auto in_hand = static_cast<std::int32_t>(running_.size());
-        if (pool_.num_free() < needed + in_hand && !running_.empty()) break;
+        if (pool_.num_free() < needed + promised && !running_.empty()) break;
         const auto at = std::find_if(running_.begin(), running_.end(), [&](const auto& other) {
             return other->arrival > next.arrival;
         });

@@ -57,6 +57,8 @@ public:
     /// sequences is the caller's, afterwards.
     void commit();
 
+    /// Tokens that one sequence may have, prompt and generated: the context, or what the cache holds.
+    [[nodiscard]] std::int32_t max_sequence_tokens() const { return limits_.context_length; }
     [[nodiscard]] std::size_t num_running() const { return running_.size(); }
     [[nodiscard]] std::size_t num_waiting() const { return waiting_.size(); }
     [[nodiscard]] std::uint64_t num_preemptions() const { return num_preemptions_; }
