@@ -316,9 +316,11 @@ void Parser::read_shape(TensorInfo& tensor) {
             fail(dim_at, "zero dimension: expected at least 1, found 0 as dimension " + num(d));
         if (dim > static_cast<std::uint64_t>(INT64_MAX))
             fail(dim_at, "dimension too large: expected less than 2^63, found " + num(dim));
-        if (!checked_mul(elements, dim, elements) ||
-            elements > static_cast<std::uint64_t>(INT64_MAX))
-            fail(at, "size overflow: the product of the dimensions is 2^63 or more");
+        std::uint64_t product = 0;
+        if (!checked_mul(elements, dim, product) || product > static_cast<std::uint64_t>(INT64_MAX))
+            fail(dim_at, "size overflow: expected fewer than 2^63 elements, found " +
+                             num(elements) + " x " + num(dim));
+        elements = product;
         tensor.ne[d] = dim;
     }
 }
