@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "daemon/text/tokenizer.hpp"
+
 namespace text {
 
 const PretokenizerRow* find_pretokenizer(std::string_view pre) {
@@ -12,13 +14,23 @@ const PretokenizerRow* find_pretokenizer(std::string_view pre) {
 }
 
 Pretokenizer::Pretokenizer(const PretokenizerRow& row) {
-    for (const std::string_view pattern : row.patterns) patterns_.emplace_back(pattern);
+    for (const std::string_view pattern : row.patterns) {
+        patterns_.emplace_back(pattern);
+        // A look-ahead over a whole run of digits, at each of its digits: quadratic in the run.
+        if (!long_digit_run_ && pattern.find("(?=") != std::string_view::npos)
+            long_digit_run_.emplace(R"((?<!\p{N})\p{N}{2049})");
+    }
 }
 
 boost::system::error_code Pretokenizer::split(std::string_view text,
                                               std::vector<std::string_view>& pieces) const {
     pieces.clear();
     if (text.empty()) return {};
+    if (long_digit_run_) {
+        const auto found = long_digit_run_->matches(text);
+        if (!found) return found.error();
+        if (*found) return Errc::regex_limit;
+    }
     pieces.push_back(text);
     std::vector<std::string_view> finer;
     for (const Regex& pattern : patterns_) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,7 @@ public:
 
 private:
     std::vector<Regex> patterns_;
+    std::optional<Regex> long_digit_run_;  // what is refused, where a pattern would be slow on it
 };
 
 }  // namespace text

@@ -93,31 +93,43 @@ Regex::Regex(std::string_view pattern) {
     static_cast<void>(pcre2_jit_compile(code, PCRE2_JIT_COMPLETE));
 }
 
-boost::system::error_code Regex::split(std::string_view piece,
-                                       std::vector<std::string_view>& out) const {
+base::Result<bool> Regex::find(std::string_view text, std::size_t from, Range& range) const {
     thread_local MatchScratch scratch;
     const auto* code = static_cast<const pcre2_code*>(code_.get());
-    const auto* subject = reinterpret_cast<PCRE2_SPTR>(piece.data());
+    const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+    int rc = pcre2_match(code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, scratch.data,
+                         scratch.context);
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
+        rc = pcre2_match(code, subject, text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
+                         scratch.data, scratch.context);
+    if (rc == PCRE2_ERROR_NOMATCH) return false;
+    if (rc < 0) return Errc::regex_limit;
+    const PCRE2_SIZE* offsets = pcre2_get_ovector_pointer(scratch.data);
+    range = {offsets[0], offsets[1]};
+    return true;
+}
+
+base::Result<bool> Regex::matches(std::string_view text) const {
+    Range ignored;
+    return find(text, 0, ignored);
+}
+
+boost::system::error_code Regex::split(std::string_view piece,
+                                       std::vector<std::string_view>& out) const {
     const auto cut = [&](std::size_t begin, std::size_t end) {
         if (end > begin) out.push_back(piece.substr(begin, end - begin));
     };
-
     std::size_t done = 0;    // everything before is in `out`
     std::size_t search = 0;  // where the next match may begin
     while (search <= piece.size()) {
-        int rc = pcre2_match(code, subject, piece.size(), search, PCRE2_NO_UTF_CHECK, scratch.data,
-                             scratch.context);
-        if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
-            rc = pcre2_match(code, subject, piece.size(), search,
-                             PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, scratch.data, scratch.context);
-        if (rc == PCRE2_ERROR_NOMATCH) break;
-        if (rc < 0) return Errc::regex_limit;
-        const PCRE2_SIZE* range = pcre2_get_ovector_pointer(scratch.data);
-        cut(done, range[0]);
-        cut(range[0], range[1]);
-        done = range[1];
-        search = range[1];
-        if (range[0] == range[1]) {  // empty: go on behind the next character
+        Range match;
+        const auto found = find(piece, search, match);
+        if (!found) return found.error();
+        if (!*found) break;
+        cut(done, match.begin);
+        cut(match.begin, match.end);
+        done = search = match.end;
+        if (match.begin == match.end) {  // empty: go on behind the next character
             ++search;
             while (search < piece.size() && (static_cast<unsigned char>(piece[search]) & 0xC0) == 0x80)
                 ++search;

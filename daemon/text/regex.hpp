@@ -27,7 +27,17 @@ public:
     [[nodiscard]] boost::system::error_code split(std::string_view piece,
                                                   std::vector<std::string_view>& out) const;
 
+    /// Whether the pattern matches anywhere. Errors as in split().
+    [[nodiscard]] base::Result<bool> matches(std::string_view text) const;
+
 private:
+    struct Range {
+        std::size_t begin = 0, end = 0;
+    };
+    /// @return the next match; false: there is none
+    [[nodiscard]] base::Result<bool> find(std::string_view text, std::size_t from,
+                                          Range& range) const;
+
     struct Free {
         void operator()(void* code) const noexcept;
     };
