@@ -6,6 +6,7 @@
 #include "metadata.hpp"
 #include "split.hpp"
 #include "text.hpp"
+#include "weights.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -55,7 +56,33 @@ void add_tensors(Model& model) {
     }
 }
 
-std::unique_ptr<Model> open_model(const assay_host* host, const char* path) {
+/// The value of the one option: whether to look for Inf and NaN in all weights; off by default,
+/// since it reads every file whole. @throws sdk::Error{UNSUPPORTED}
+bool wants_weight_check(const assay_load_config* config) {
+    constexpr std::string_view kKey = "check_weights";
+    if (config == nullptr) return false;
+    sdk::check_options(*config, {kKey});
+    const std::string_view value = sdk::option(*config, kKey, "false");
+    if (value != "true" && value != "false")
+        throw sdk::Error{
+            ASSAY_UNSUPPORTED,
+            "option \"check_weights\": expected true or false, found " + quoted(value)};
+    return value == "true";
+}
+
+void check_all_weights(const Model& model, const assay_host* host) {
+    const auto* parallel =
+        host == nullptr
+            ? nullptr
+            : static_cast<const assay_parallel*>(host->service(host, ASSAY_SERVICE_PARALLEL));
+    const assay_lanes* lanes = parallel == nullptr ? nullptr : parallel->control_lanes(host);
+    for (const Part& part : model.parts)
+        check_weights(part.header, part.file.content(), short_name(part.file.path()), lanes);
+}
+
+std::unique_ptr<Model> open_model(const assay_host* host, const assay_load_config* config,
+                                  const char* path) {
+    const bool scan = wants_weight_check(config);
     auto model = std::make_unique<Model>();
     model->parts = open_parts(path);
     const Part& first = model->parts.front();
@@ -68,6 +95,7 @@ std::unique_ptr<Model> open_model(const assay_host* host, const char* path) {
                      name + ": key " + quoted(model->metadata->entry(i).key) +
                          " holds an integer of 2^63 or more, which cannot be read");
     add_tensors(*model);
+    if (scan) check_all_weights(*model, host);
     return model;
 }
 
@@ -101,8 +129,7 @@ assay_status open(const assay_host* host, const assay_load_config* config, const
         if (path == nullptr || handle == nullptr)
             throw sdk::Error{ASSAY_INVALID, "open: path and handle must not be null"};
         *handle = nullptr;
-        if (config != nullptr) sdk::check_options(*config, {});
-        *handle = open_model(host, path).release();
+        *handle = open_model(host, config, path).release();
     });
 }
 

@@ -37,7 +37,8 @@ TEST(GgufFuzzCorpus, InputsThatAFuzzerFound) {
 
 /// Inputs that crashed once lie beside the archive, each as a file.
 TEST(GgufFuzzCorpus, InputsThatCrashedOnce) {
-    EXPECT_GE(replay_folder(std::filesystem::path{ASSAY_SOURCE_DIR} / "tests" / "fuzz" / "gguf"), 2);
+    EXPECT_GE(replay_folder(std::filesystem::path{ASSAY_SOURCE_DIR} / "tests" / "fuzz" / "gguf"),
+              2);
 }
 
 }  // namespace
