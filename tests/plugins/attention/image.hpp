@@ -21,8 +21,10 @@ struct Backend {
     assay_dtype kv_dtype;
 
     [[nodiscard]] std::string name() const {
-        return std::string{image} + (tier != nullptr ? std::string{"_"} + tier : "") + "_" +
-               sdk::dtype_name(kv_dtype);
+        std::string text = std::string{image} + (tier != nullptr ? std::string{"_"} + tier : "") +
+                           "_" + sdk::dtype_name(kv_dtype);
+        std::replace(text.begin(), text.end(), '-', '_');
+        return text;
     }
 };
 

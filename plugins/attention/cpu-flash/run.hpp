@@ -1,0 +1,44 @@
+#pragma once
+
+// How a call of run() and index() is cut into items for the lanes, and what one item does.
+
+#include "../common/batch.hpp"
+#include "kernels.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace attention::flash {
+
+/// What sizes() fixed: the memory of each part of the workspace.
+struct Limits {
+    std::int64_t max_seqs = 0, max_tokens = 0, max_kv_len = 0;
+};
+
+struct Instance {
+    const Kernels* kernels = nullptr;
+    Cache cache{};
+    std::vector<Layer> layers;
+    std::int64_t max_workers = 1;
+    Limits limits;
+
+    // The largest of each size over the layers.
+    std::int64_t key_pad = 0, value_pad = 0, max_rows = 0, topk = 0, index_heads = 0, index_pad = 0;
+};
+
+/// Query rows (tokens x heads) that share one pass over the keys, at least; a token's heads are
+/// kept together, so that a group of more heads than this makes a larger block.
+constexpr std::int64_t kBlockRows = 64;
+
+/// Fills the derived sizes of an instance whose layers are set.
+void prepare_sizes(Instance& in);
+
+[[nodiscard]] std::int64_t workspace_bytes(const Instance& in);
+
+/// The ABI's run and index. Throw sdk::Error; allocate nothing otherwise.
+void run(const Instance& in, const Layer& layer, const assay_attn_args& a,
+         const assay_stream& stream);
+void index(const Instance& in, const Layer& layer, const assay_attn_index_args& a,
+           const assay_stream& stream);
+
+}  // namespace attention::flash
