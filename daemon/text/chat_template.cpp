@@ -224,7 +224,7 @@ RenderResult TemplateWorker::render_on(Slot& slot, const RenderRequest& request)
     }
     if (bool_at(reply.header, "recycle")) slot.reset();
     if (bool_at(reply.header, "ok")) return {Status::ok, std::move(reply.text), {}};
-    const bool raised = string_at(reply.header, "kind") == "template_error";
+    const bool raised = string_at(reply.header, "kind") == "raised";
     return {raised ? Status::raised : Status::failed, {}, string_at(reply.header, "message")};
 }
 

@@ -189,11 +189,13 @@ def render(environment, templates, options, source, messages, tools, extra):
     if source:
         if options["forget"]:
             templates.clear()
-        templates[key] = None
-        templates[key] = environment.from_string(source.decode())
+        try:
+            templates[key] = environment.from_string(source.decode())
+        except Exception as error:
+            templates[key] = error
     template = templates[key]
-    if template is None:
-        raise TemplateRaised("the chat template does not compile")
+    if isinstance(template, Exception):
+        raise template
     context = {"documents": None}
     context.update(json.loads(extra) if extra else {})
     for name in FIXED:
@@ -218,18 +220,15 @@ def describe(jinja2, error):
     """What is told of an error: never a traceback."""
     exceptions = jinja2.exceptions
     if isinstance(error, TemplateRaised):
-        return {"kind": "template_error", "message": str(error)}
+        return {"kind": "raised", "message": str(error)}
     if isinstance(error, exceptions.TemplateSyntaxError):
-        return {"kind": "syntax_error", "message": f"line {error.lineno}: {error.message}"}
+        return {"kind": "failed", "message": f"line {error.lineno}: {error.message}"}
     if isinstance(error, MemoryError):
-        return {"kind": "memory_error", "message": "out of memory", "recycle": True}
-    if isinstance(error, exceptions.UndefinedError):
-        kind = "undefined_error"
-    elif isinstance(error, exceptions.SecurityError):
-        kind = "security_error"
-    else:
-        kind = "type_error"
-    return {"kind": kind, "message": f"{type(error).__name__}: {error}"[:2000]}
+        return {"kind": "failed", "message": "out of memory", "recycle": True}
+    text = str(error)
+    if not isinstance(error, exceptions.TemplateError):
+        text = f"{type(error).__name__}: {text}"
+    return {"kind": "failed", "message": text[:2000]}
 
 
 try:
