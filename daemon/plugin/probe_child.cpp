@@ -146,11 +146,14 @@ bool open_module(const assay_module& module, const Host& host, const char* stage
     return false;
 }
 
-bool close_module(const assay_module& module, const Report& report) {
+bool close_module(const assay_module& module, const Host& host, const Report& report) {
     report.stage("close()");
-    const std::string thrown = exception_let_out("close()", [&] { module.close(); });
-    if (!thrown.empty()) report.problem(thrown);
-    return thrown.empty();
+    std::string problem = exception_let_out("close()", [&] { module.close(); });
+    if (problem.empty() && host.memory_bytes() != 0)
+        problem = "still holds " + std::to_string(host.memory_bytes()) +
+                  " bytes of memory/1 after close()";
+    if (!problem.empty()) report.problem(problem);
+    return problem.empty();
 }
 
 void examine(const char* path, const Report& report) {
@@ -175,18 +178,15 @@ void examine(const char* path, const Report& report) {
     if (module->open == nullptr || module->query == nullptr || module->close == nullptr)
         return report.problem("open, query or close is null");
 
-    const Host host{module->id, "probe", services};
+    const Host host{{module->id, strnlen(module->id, sizeof module->id)}, "probe", services};
     if (!open_module(*module, host, "open()", report)) return;
     std::istringstream kinds{
         std::string{module->kinds, strnlen(module->kinds, sizeof module->kinds)}};
     bool fit = true;
     for (std::string kind; kinds >> kind;) fit = check_kind(*module, kind, report) && fit;
-    if (!fit || !close_module(*module, report)) return;
+    if (!fit || !close_module(*module, host, report)) return;
     if (!open_module(*module, host, "open() after close()", report)) return;
-    if (!close_module(*module, report)) return;
-    if (host.memory_bytes() != 0)
-        report.problem("still holds " + std::to_string(host.memory_bytes()) +
-                       " bytes of memory/1 after close()");
+    if (!close_module(*module, host, report)) return;
     report.stage("the end of the process");
 }
 
