@@ -193,11 +193,9 @@ std::string Registry::absent_reason(std::string_view id, std::string_view kind) 
         // An image that could not be read has no id; its file name is what the operator knows.
         const bool by_name = candidate.facts.id.empty() && candidate.path.stem() == id;
         if (!by_id && !by_name) continue;
-        if (candidate.usable() && !candidate.has_kind(kind)) {
+        if (!candidate.facts.kinds.empty() && !candidate.has_kind(kind))
             other_kind = &candidate;
-            continue;
-        }
-        if (!candidate.usable() && (candidate.facts.kinds.empty() || candidate.has_kind(kind)))
+        else if (!candidate.usable())
             reasons += (reasons.empty() ? "refused: " : "; ") + candidate.path.string() + ": " +
                        candidate.reason;
     }
