@@ -1,0 +1,11 @@
+#include "plugins/quant/ggml/cpu.hpp"
+#include "plugins/quant/ggml/simd/tier.hpp"
+
+namespace ggml {
+
+const Tier* tier_avx2() noexcept {
+    static constexpr Tier kTier = make_tier("avx2");
+    return &kTier;
+}
+
+}  // namespace ggml
