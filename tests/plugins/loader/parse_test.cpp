@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <gmock/gmock.h>
 #include <string>
 #include <vector>
@@ -170,6 +171,24 @@ TEST(GgufParse, BigEndianIsNamed) {
     std::string file = small_model().bytes();
     std::swap(file[4], file[7]);
     EXPECT_THAT(parse_refusal(file), HasSubstr("big-endian"));
+}
+
+TEST(GgufParse, CountsAreComparedWithTheRoomInTheFile) {
+    std::string file = small_model().bytes();
+    const std::uint64_t room_kv = (file.size() - 24) / 14, room_tensors = (file.size() - 24) / 24;
+    const auto put = [&file](std::size_t at, std::uint64_t n) {
+        std::memcpy(file.data() + at, &n, 8);
+    };
+    put(16, room_kv + 1);
+    EXPECT_THAT(parse_refusal(file),
+                HasSubstr("metadata count too large: the file has room for " +
+                          std::to_string(room_kv) + ", found " + std::to_string(room_kv + 1)));
+    put(8, room_tensors + 1);
+    EXPECT_THAT(parse_refusal(file), HasSubstr("tensor count too large: the file has room for " +
+                                               std::to_string(room_tensors)));
+    put(8, 2);
+    put(16, room_kv);  // fits by size alone: the entries themselves are missing
+    EXPECT_THAT(parse_refusal(file), testing::Not(HasSubstr("count too large")));
 }
 
 TEST(GgufParse, DuplicateKeyNamesBothPlaces) {
