@@ -10,7 +10,7 @@ build_packages=(
     xz-utils
 )
 run_packages=(python3 python3-jinja2 ca-certificates curl)
-test_packages=(libgtest-dev)
+test_packages=(libgtest-dev libgmock-dev)
 
 say() { printf '%s\n' "$*"; }
 fail() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
@@ -95,7 +95,7 @@ find_node() {
         command -v npm > /dev/null || install_packages nodejs npm
         mkdir -p "$root/.cache/node"
         say "fetching Node 22"
-        npm install --silent --no-audit --no-fund --prefix "$root/.cache/node" node@22
+        npm install --loglevel=error --no-audit --no-fund --prefix "$root/.cache/node" node@22
         is_node "$cached" || fail "no Node.js 20 or newer, and npm's package node did not give one"
     fi
     node=$cached
@@ -106,5 +106,5 @@ install_clients() {
     local clients=$root/tests/clients
     find_node
     [[ $clients/node_modules/.package-lock.json -nt $clients/package-lock.json ]] && return
-    (cd "$clients" && npm ci --silent --no-audit --no-fund && touch node_modules/.package-lock.json)
+    (cd "$clients" && npm ci --loglevel=error --no-audit --no-fund && touch node_modules/.package-lock.json)
 }

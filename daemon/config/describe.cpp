@@ -83,7 +83,8 @@ std::string default_text(const Key& key) {
     if (std::holds_alternative<Ref<std::vector<std::filesystem::path>>>(key.target)) {
         return toml_list(std::vector{kDefaultPluginFolder});
     }
-    return effective(key, Config{});
+    static const Config kDefaults;
+    return effective(key, kDefaults);
 }
 
 std::string describe(const Config& config) {
