@@ -1,0 +1,79 @@
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "daemon/text/detokenizer.hpp"
+#include "daemon/text/tokenizer.hpp"
+#include "tests/daemon/text/golden_vocab.hpp"
+
+namespace {
+
+namespace json = boost::json;
+
+/// One vocabulary, with and without NFC.
+class TokenizerGolden : public testing::TestWithParam<const char*> {
+protected:
+    TokenizerGolden()
+        : vocab_(golden::read_json(std::string{"vocab-"} + GetParam() + ".json")),
+          texts_(golden::read_json("texts.json")),
+          tokenizer_{text::make_tokenizer(golden::metadata_of(vocab_))} {}
+
+    json::value vocab_;  // parentheses above: braces would make an array of one
+    json::value texts_;
+    std::unique_ptr<text::Tokenizer> tokenizer_;
+};
+
+TEST_P(TokenizerGolden, EncodesEveryText) {
+    const auto without_nfc =
+        text::make_tokenizer(golden::metadata_of(vocab_), {.normalize_nfc = false});
+    const json::array& cases = vocab_.at("cases").as_array();
+    int num_checked = 0;
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+        if (cases[i].is_null()) continue;
+        const std::string text = golden::to_string(texts_.at(i).at("text"));
+        SCOPED_TRACE(text);
+        const json::object& c = cases[i].as_object();
+        const auto ids = golden::to_ids(c.at("ids"));
+        const json::value* nfc_ids = c.if_contains("ids_nfc");
+        EXPECT_EQ(tokenizer_->encode(text, {.parse_special = true}).value(),
+                  nfc_ids == nullptr ? ids : golden::to_ids(*nfc_ids));
+        EXPECT_EQ(without_nfc->encode(text, {.parse_special = true}).value(), ids);
+        if (const json::value* plain = c.if_contains("ids_plain")) {
+            EXPECT_EQ(tokenizer_->encode(text).value(), golden::to_ids(*plain));
+        }
+        ++num_checked;
+    }
+    EXPECT_GE(num_checked, 132);
+}
+
+TEST_P(TokenizerGolden, StreamsEveryPiece) {
+    for (const json::value& stream : vocab_.at("pieces").as_array()) {
+        const auto ids = golden::to_ids(stream.at("ids"));
+        text::Detokenizer detokenizer{*tokenizer_, {.render_special = true}};
+        for (std::size_t i = 0; i < ids.size(); ++i) {
+            EXPECT_EQ(tokenizer_->token_piece(ids[i], true),
+                      golden::unhex(golden::to_string(stream.at("piece_hex").at(i))));
+            EXPECT_EQ(detokenizer.push(ids[i]), golden::to_string(stream.at("deltas").at(i)));
+        }
+        EXPECT_EQ(detokenizer.flush(), golden::to_string(stream.at("flush")));
+    }
+    EXPECT_FALSE(vocab_.at("pieces").as_array().empty());
+}
+
+TEST_P(TokenizerGolden, RepairsInvalidUtf8) {
+    for (const json::value& c : vocab_.at("invalid_utf8").as_array()) {
+        const std::string hex = golden::to_string(c.at("input_hex"));
+        EXPECT_EQ(tokenizer_->encode(golden::unhex(hex)).value(), golden::to_ids(c.at("ids"))) << hex;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Vocabularies, TokenizerGolden,
+                         testing::Values("deepseek-v3", "falcon", "gpt-2", "gpt-4o", "llama-spm",
+                                         "phi-3", "qwen3"),
+                         [](const auto& param_info) {
+                             std::string name = param_info.param;
+                             std::erase(name, '-');
+                             return name;
+                         });
+
+}  // namespace
