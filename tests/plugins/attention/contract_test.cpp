@@ -16,7 +16,8 @@ constexpr Backend kReference{"reference", nullptr, ASSAY_F32};
 constexpr Backend kFlash{"cpu-flash", nullptr, ASSAY_F32};
 
 /// The words of a refusal; empty when accepted.
-std::string refusal(const Backend& backend, const assay_attn_layer& layer, std::uint32_t page_tokens = 32) {
+std::string refusal(const Backend& backend, const assay_attn_layer& layer,
+                    std::uint32_t page_tokens = 32) {
     const Config config{backend, page_tokens};
     assay_error err = sdk::make_error();
     const assay_status status =
@@ -55,11 +56,14 @@ TEST(AttentionContract, LayoutIdsNameWhatThePagesHold) {
         {gqa_layer(8, 2, 64, 32, 1), "gqa.h2.d64v32.f32.p32/1", {{"k", 512}, {"v", 256}}},
         {mla, "mla.576.f32.p32/1", {{"latent", 2304}}},
         {shared, "mla.576.f32.p32/1", {{"latent", 2304}}},
-        {dsa_layer(mla, 32, 128, 2048), "mla-dsa.576.f32.i128.f32.p32/1", {{"latent", 2304}, {"index_k", 512}}},
+        {dsa_layer(mla, 32, 128, 2048),
+         "mla-dsa.576.f32.i128.f32.p32/1",
+         {{"latent", 2304}, {"index_k", 512}}},
     };
     for (const auto& row : rows)
         for (const Backend& backend : {kReference, kFlash}) {
-            const Instance instance{backend, row.layer, 0};  // the images' own page size is the same
+            const Instance instance{backend, row.layer,
+                                    0};  // the images' own page size is the same
             const assay_kv_layout& layout = instance.layout();
             EXPECT_STREQ(layout.id, row.id);
             EXPECT_EQ(layout.page_tokens, 32U);
@@ -81,18 +85,22 @@ TEST(AttentionContract, RefusalsSayWhatWasFoundAndWhatIsServed) {
     const assay_attn_layer dsa = dsa_layer(mla_layer(4, 64, 16, 0.1F), 4, 32, 8);
     EXPECT_EQ(refusal(kFlash, gqa), "");
     EXPECT_EQ(refusal(kReference, gqa), "");
-    EXPECT_EQ(refusal(kFlash, gqa_layer(8, 2, 320, 320, 1)), "head_dim is 320; cpu-flash serves 16 to 256");
+    EXPECT_EQ(refusal(kFlash, gqa_layer(8, 2, 320, 320, 1)),
+              "head_dim is 320; cpu-flash serves 16 to 256");
     EXPECT_EQ(refusal(kReference, gqa_layer(8, 2, 320, 320, 1)), "");
     EXPECT_EQ(refusal(kFlash, gqa_layer(8, 3, 64, 64, 1)),
               "num_q_heads is 8, must be a positive multiple of num_kv_heads, 3");
-    EXPECT_EQ(refusal(kFlash, gqa, 40), "page of 40 tokens; cpu-flash takes multiples of 16 up to 256");
+    EXPECT_EQ(refusal(kFlash, gqa, 40),
+              "page of 40 tokens; cpu-flash takes multiples of 16 up to 256");
     EXPECT_EQ(refusal(kReference, gqa, 40), "");
-    EXPECT_EQ(refusal({"reference", nullptr, ASSAY_F16}, gqa), "KV cache dtype is f16; reference keeps f32");
+    EXPECT_EQ(refusal({"reference", nullptr, ASSAY_F16}, gqa),
+              "KV cache dtype is f16; reference keeps f32");
     EXPECT_EQ(refusal({"cpu-flash", nullptr, ASSAY_F8_E4M3}, gqa),
               "KV cache dtype is f8_e4m3; cpu-flash keeps f32, f16, bf16");
     EXPECT_EQ(refusal({"cpu-flash", "neon", ASSAY_F32}, gqa),
               "option tier is \"neon\"; known: auto, scalar, avx2, avx512");
-    EXPECT_EQ(refusal({"reference", "auto", ASSAY_F32}, gqa), "unknown option \"tier\"; known: none");
+    EXPECT_EQ(refusal({"reference", "auto", ASSAY_F32}, gqa),
+              "unknown option \"tier\"; known: none");
     EXPECT_EQ(refusal(kFlash, with_window(dsa, 64)),
               "a sliding window over a sparse selection (MLA_DSA) is not served");
     EXPECT_EQ(refusal(kFlash, gqa_layer(8, 2, 64, 64, 0)),
@@ -103,7 +111,8 @@ TEST(AttentionContract, RefusalsSayWhatWasFoundAndWhatIsServed) {
     Config config{kFlash, 32};
     config.config.io_dtype = ASSAY_BF16;
     assay_error err = sdk::make_error();
-    EXPECT_EQ(open_image("cpu-flash").check(&config.config, &gqa, ASSAY_DECODE, &err), ASSAY_UNSUPPORTED);
+    EXPECT_EQ(open_image("cpu-flash").check(&config.config, &gqa, ASSAY_DECODE, &err),
+              ASSAY_UNSUPPORTED);
     EXPECT_STREQ(err.text, "io dtype is bf16; cpu-flash takes f32");
 }
 
@@ -120,7 +129,8 @@ struct Call {
 
     Call(const Backend& backend, const assay_attn_layer& layer) : instance{backend, layer, 16} {
         const bool is_mla = layer.attn_class != ASSAY_ATTN_GQA;
-        const std::int64_t key_dim = is_mla ? layer.kv_lora_rank + layer.qk_rope_head_dim : layer.head_dim;
+        const std::int64_t key_dim =
+            is_mla ? layer.kv_lora_rank + layer.qk_rope_head_dim : layer.head_dim;
         const std::int64_t value_dim = is_mla ? layer.kv_lora_rank : layer.v_head_dim;
         q.assign(static_cast<std::size_t>(layer.num_q_heads * key_dim), 1.0F);
         out.assign(static_cast<std::size_t>(layer.num_q_heads * value_dim), 0.0F);
@@ -131,17 +141,27 @@ struct Call {
         assay_error err = sdk::make_error();
         EXPECT_EQ(instance.table().sizes(instance.self(), 1, 1, 20, &plan, &bytes, &err), ASSAY_OK);
         workspace.resize(bytes);
-        batch = {.size = sizeof batch, .num_seqs = 1, .num_decode_seqs = 1, .num_tokens = 1,
-                 .max_q_len = 1, .max_kv_len = 20, .max_blocks = 2, .cu_q = cu_q.data(),
-                 .kv_len = kv_len.data(), .block_table = table.data(), .slot_map = slots.data(),
-                 .host_cu_q = cu_q.data(), .host_kv_len = kv_len.data()};
+        batch = {.size = sizeof batch,
+                 .num_seqs = 1,
+                 .num_decode_seqs = 1,
+                 .num_tokens = 1,
+                 .max_q_len = 1,
+                 .max_kv_len = 20,
+                 .max_blocks = 2,
+                 .cu_q = cu_q.data(),
+                 .kv_len = kv_len.data(),
+                 .block_table = table.data(),
+                 .slot_map = slots.data(),
+                 .host_cu_q = cu_q.data(),
+                 .host_kv_len = kv_len.data()};
         args.size = sizeof args;
         args.batch = &batch;
         args.phase = ASSAY_DECODE;
         args.planes[0] = args.planes[1] = pages.data();
         args.q = sdk::make_tensor(q.data(), ASSAY_F32, 1, layer.num_q_heads, key_dim);
         args.out = sdk::make_tensor(out.data(), ASSAY_F32, 1, layer.num_q_heads, value_dim);
-        if (!topk.empty()) args.topk_slots = sdk::make_tensor(topk.data(), ASSAY_I32, 1, layer.index_topk);
+        if (!topk.empty())
+            args.topk_slots = sdk::make_tensor(topk.data(), ASSAY_I32, 1, layer.index_topk);
         args.workspace = workspace.data();
         args.workspace_bytes = bytes;
         stream.lanes = lanes.get();
@@ -160,7 +180,9 @@ protected:
 };
 
 INSTANTIATE_TEST_SUITE_P(Images, AttentionCalls, testing::Values("reference", "cpu-flash"),
-                         [](const auto& param) { return param.param[0] == 'r' ? "reference" : "cpu_flash"; });
+                         [](const auto& param) {
+                             return param.param[0] == 'r' ? "reference" : "cpu_flash";
+                         });
 
 TEST_P(AttentionCalls, BrokenPreconditionsAreNamed) {
     const assay_attn_layer gqa = gqa_layer(4, 2, 64, 64, 0.125F);
@@ -209,10 +231,11 @@ TEST_P(AttentionCalls, BrokenPreconditionsAreNamed) {
 TEST_P(AttentionCalls, SlotsThatAreNotTheSequencesAreRefused) {
     const assay_attn_layer dsa = dsa_layer(mla_layer(4, 64, 16, 0.1F), 4, 32, 6);
     EXPECT_EQ(Call(backend(), dsa).run(), "");
-    for (const std::vector<std::int32_t>& bad : {std::vector<std::int32_t>{40, 17},  // no page of it
-                                                 {17, 4},                            // after the query
-                                                 {17, 18, 17},                       // twice
-                                                 {-2, 17}}) {
+    for (const std::vector<std::int32_t>& bad :
+         {std::vector<std::int32_t>{40, 17},  // no page of it
+          {17, 4},                            // after the query
+          {17, 18, 17},                       // twice
+          {-2, 17}}) {
         Call c{backend(), dsa};
         std::copy(bad.begin(), bad.end(), c.topk.begin());
         EXPECT_NE(c.run().find("topk_slots: row 0"), std::string::npos) << bad[0];
@@ -232,11 +255,15 @@ TEST_P(AttentionCalls, IndexOnALayerWithoutAnIndexerIsRefused) {
 
 TEST(AttentionPages, ReadBackWhatWasStored) {
     std::mt19937 rng{std::random_device{}()};
-    for (const Backend& backend : backends())
+    std::vector<Backend> list = backends();
+    list.push_back({"cpu-flash", "scalar", ASSAY_F16});
+    list.push_back({"cpu-flash", "scalar", ASSAY_BF16});
+    for (const Backend& backend : list)
         for (const char* name : {"gqa_d40v24", "mla3_72", "dsa_k24"}) {
             SCOPED_TRACE(backend.name() + " " + name);
-            const auto* layer = std::find_if(std::begin(kLayers), std::end(kLayers),
-                                             [&](const LayerCase& l) { return std::string_view{l.name} == name; });
+            const auto* layer =
+                std::find_if(std::begin(kLayers), std::end(kLayers),
+                             [&](const LayerCase& l) { return std::string_view{l.name} == name; });
             const Problem p = random_problem(layer->layer, {150}, backend.kv_dtype, rng);
             World world{backend, p, 16, 3};
             world.fill({{0, 70}});
@@ -244,8 +271,9 @@ TEST(AttentionPages, ReadBackWhatWasStored) {
             const assay_kv_layout& layout = world.instance().layout();
             for (std::uint32_t plane = 0; plane < layout.num_planes; ++plane) {
                 const std::string_view what = layout.planes[plane].name;
-                const auto& want = what == "v" ? p.sequences[0].v
-                                   : what == "index_k" ? p.sequences[0].index_k : p.sequences[0].k;
+                const auto& want = what == "v"         ? p.sequences[0].v
+                                   : what == "index_k" ? p.sequences[0].index_k
+                                                       : p.sequences[0].k;
                 const std::int64_t width = layout.planes[plane].width;
                 std::vector<std::int32_t> slots;
                 for (std::int32_t s = 149; s >= 0; --s) slots.push_back(world.slot(0, s));
@@ -256,14 +284,19 @@ TEST(AttentionPages, ReadBackWhatWasStored) {
                 assay_error err = sdk::make_error();
                 ASSERT_EQ(world.instance().table().kv_read(world.instance().self(), 0, plane,
                                                            world.planes().data(), slots.data(),
-                                                           static_cast<std::int64_t>(slots.size()), &t,
-                                                           &world.stream(), &err), ASSAY_OK) << err.text;
+                                                           static_cast<std::int64_t>(slots.size()),
+                                                           &t, &world.stream(), &err),
+                          ASSAY_OK)
+                    << err.text;
                 for (std::size_t i = 0; i < slots.size(); ++i)
                     for (std::int64_t d = 0; d < width + 3; ++d) {
-                        const float got = out[i * static_cast<std::size_t>(width + 3) + static_cast<std::size_t>(d)];
-                        const float expected = d >= width ? -7.0F
-                                               : i == 150 ? 0.0F
-                                                          : want[(149 - i) * static_cast<std::size_t>(width) + static_cast<std::size_t>(d)];
+                        const float got = out[i * static_cast<std::size_t>(width + 3) +
+                                              static_cast<std::size_t>(d)];
+                        const float expected =
+                            d >= width ? -7.0F
+                            : i == 150 ? 0.0F
+                                       : want[(149 - i) * static_cast<std::size_t>(width) +
+                                              static_cast<std::size_t>(d)];
                         ASSERT_EQ(got, expected) << what << " slot " << i << " entry " << d;
                     }
             }
@@ -274,8 +307,12 @@ TEST(AttentionConvert, HalfPrecisionRoundsToNearestEven) {
     for (std::uint32_t h = 0; h < 0x10000; ++h) {
         const auto half = static_cast<std::uint16_t>(h);
         const float f = attention::f16_to_f32(half), b = attention::bf16_to_f32(half);
-        if (!std::isnan(f)) { ASSERT_EQ(attention::f32_to_f16(f), half); }
-        if (!std::isnan(b)) { ASSERT_EQ(attention::f32_to_bf16(b), half); }
+        if (!std::isnan(f)) {
+            ASSERT_EQ(attention::f32_to_f16(f), half);
+        }
+        if (!std::isnan(b)) {
+            ASSERT_EQ(attention::f32_to_bf16(b), half);
+        }
     }
     // Between neighbours, at the middle and on both sides of it, for every finite number.
     for (std::uint32_t h = 0; h < 0x7bff; ++h) {

@@ -15,8 +15,8 @@ namespace attention_test {
 namespace {
 
 // Beyond a split of 512 keys, and not a multiple of any tile.
-constexpr std::int64_t kLength = 550;
-constexpr std::int64_t kFirst = 490;  // rows are compared from here on, and at the start
+constexpr std::int64_t kLength = 530;
+constexpr std::int64_t kFirst = 500;  // rows are compared from here on, and at the start
 
 const LayerCase& layer_named(std::string_view name) {
     return *std::find_if(std::begin(kLayers), std::end(kLayers),
@@ -115,13 +115,13 @@ TEST_P(AttentionInvariance, LaterTokensDoNotReachEarlierOnes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Images, AttentionInvariance,
-                         testing::Combine(testing::ValuesIn(backends()),
+                         testing::Combine(testing::ValuesIn(default_backends()),
                                           testing::Values("gqa4_d64", "gqa_d40v24",
-                                                          "gqa_window70_sink", "gqa_softcap",
-                                                          "mla4_80", "mla9_576", "dsa_k24",
-                                                          "dsa_k100")),
+                                                          "gqa_window70_sink", "mla4_80",
+                                                          "dsa_k24")),
                          [](const auto& param) {
-                             return std::get<0>(param.param).name() + "_" + std::get<1>(param.param);
+                             return std::get<0>(param.param).name() + "_" +
+                                    std::get<1>(param.param);
                          });
 
 /// The tiers of one image compute the same thing in the same order.
@@ -129,14 +129,14 @@ class TierInvariance : public testing::TestWithParam<LayerCase> {};
 
 TEST_P(TierInvariance, EveryTierGivesTheSameBits) {
     std::mt19937 rng{std::random_device{}()};
-    const Problem p = random_problem(GetParam().layer, {kLength, 64}, ASSAY_F32, rng);
+    const Problem p = random_problem(GetParam().layer, {kLength, 30}, ASSAY_F32, rng);
     std::vector<Row> want;
     std::size_t num_tiers = 0;
     for (const Backend& b : backends()) {
         if (b.tier == nullptr || b.kv_dtype != ASSAY_F32) continue;
         World world{b, p, 32, 2};
-        world.fill({{0, kFirst}});
-        const auto rows = world.run({{0, kLength - kFirst}, {1, 64}});
+        world.fill({{0, kLength - 8}});
+        const auto rows = world.run({{0, 8}, {1, 30}});
         if (num_tiers++ == 0) want = rows;
         expect_same_bits(rows, want, b.tier);
     }
