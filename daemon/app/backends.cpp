@@ -1,0 +1,76 @@
+#include "daemon/app/backends.hpp"
+
+#include <filesystem>
+
+#include "daemon/base/error.hpp"
+
+namespace app {
+
+std::unique_ptr<plugin::Registry> open_registry(const config::Config& config,
+                                                const plugin::HostServices& services) {
+    plugin::Registry::Settings settings;
+    settings.folders = config.plugins.folders;
+    settings.probe_timeout = config.plugins.probe_timeout;
+    settings.services = services;
+    return std::make_unique<plugin::Registry>(std::move(settings));
+}
+
+namespace {
+
+plugin::Options to_options(const config::PluginOptions& options) {
+    return {options.begin(), options.end()};
+}
+
+plugin::Options options_of(const config::Config& config, const std::string& id) {
+    const auto it = config.backends.options.find(id);
+    return it == config.backends.options.end() ? plugin::Options{} : to_options(it->second);
+}
+
+}  // namespace
+
+std::unique_ptr<model::ModelFile> open_model(plugin::Registry& registry, const config::Config& config) {
+    const std::string path = config.model.path.string();
+    std::error_code ec;
+    if (!std::filesystem::exists(config.model.path, ec))
+        throw base::ModelError{path + ": no such file (model.path)"};
+
+    std::shared_ptr<plugin::Module> best;
+    std::int32_t best_score = 0;
+    for (const std::string& id : registry.ids(ASSAY_KIND_LOADER)) {
+        auto module = registry.open(id, ASSAY_KIND_LOADER);
+        const std::int32_t score = module->table<assay_loader>()->probe(path.c_str());
+        if (score > best_score) {
+            best = std::move(module);
+            best_score = score;
+        }
+    }
+    if (registry.ids(ASSAY_KIND_LOADER).empty())
+        throw base::ConfigError{"loader: no usable plugin of kind loader/1\n" + registry.describe()};
+    // One loader that does not recognise the file still says best what is wrong with it.
+    if (!best) {
+        const auto ids = registry.ids(ASSAY_KIND_LOADER);
+        best = registry.open(ids.front(), ASSAY_KIND_LOADER);
+    }
+    return std::make_unique<model::ModelFile>(best->source(), best->table<assay_loader>(), path,
+                                              options_of(config, best->id()));
+}
+
+plugin::Requirements requirements(const config::Config& config) {
+    plugin::Requirements r;
+    r.device = config.backends.device;
+    r.device_ordinal = config.backends.device_ordinal;
+    r.quant = config.backends.quant;
+    r.attention_prefill = config.backends.attention.prefill;
+    r.attention_decode = config.backends.attention.decode;
+    for (const auto& [id, options] : config.backends.options) r.options.emplace(id, to_options(options));
+    switch (config.kv.dtype) {
+        case config::KvDtype::automatic: r.kv_dtype = ASSAY_DTYPE_NONE; break;
+        case config::KvDtype::f32: r.kv_dtype = ASSAY_F32; break;
+        case config::KvDtype::f16: r.kv_dtype = ASSAY_F16; break;
+        case config::KvDtype::bf16: r.kv_dtype = ASSAY_BF16; break;
+    }
+    r.page_tokens = static_cast<std::uint32_t>(config.kv.block_size);
+    return r;
+}
+
+}  // namespace app

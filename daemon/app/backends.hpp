@@ -1,0 +1,25 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "daemon/config/config.hpp"
+#include "daemon/model/model_file.hpp"
+#include "daemon/plugin/registry.hpp"
+#include "daemon/plugin/resolve.hpp"
+
+namespace app {
+
+/// The registry that a configuration describes.
+[[nodiscard]] std::unique_ptr<plugin::Registry> open_registry(const config::Config& config,
+                                                              const plugin::HostServices& services);
+
+/// Opens a model with the loader plugin that recognises it.
+/// Throws base::ModelError (unreadable, recognised by none) or base::ConfigError (no loader at all).
+[[nodiscard]] std::unique_ptr<model::ModelFile> open_model(plugin::Registry& registry,
+                                                           const config::Config& config);
+
+/// The parts of the resolver's requirements that the configuration states.
+[[nodiscard]] plugin::Requirements requirements(const config::Config& config);
+
+}  // namespace app

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "daemon/app/backends.hpp"
+#include "daemon/config/config.hpp"
+#include "daemon/model/audit.hpp"
+#include "daemon/model/kv_cache.hpp"
+#include "daemon/model/model_file.hpp"
+#include "daemon/model/runner.hpp"
+#include "daemon/model/weights.hpp"
+#include "daemon/plugin/lanes.hpp"
+#include "daemon/plugin/registry.hpp"
+#include "daemon/plugin/resolve.hpp"
+#include "daemon/text/tokenizer.hpp"
+
+namespace app {
+
+/// How much of a model is brought up.
+enum class Depth {
+    audit,    ///< file, tensors, tokenizer: reads no weight
+    resolve,  ///< and the plan: which plugin computes what
+    run,      ///< and weights, cache and program: ready to compute
+};
+
+struct StackOptions {
+    Depth depth = Depth::run;
+    /// Steps that the program is sized for; 0 = as the configuration says.
+    std::int32_t max_tokens = 0;
+    std::int32_t max_seqs = 0;
+    std::int32_t max_logit_rows = 0;
+    std::int64_t min_kv_tokens = 0;  ///< the cache holds at least this many tokens
+    /// One line per stage, for the terminal and /readyz: "loading weights: 120 of 402 GB".
+    std::function<void(const std::string&)> on_stage;
+    plugin::HostServices services;
+};
+
+/// A model with its backends, from configuration to something that computes. Members are in the
+/// order they are made; they are destroyed in reverse.
+///
+/// Throws base::StartError of the kind that fits: configuration and backends 78, model file 65.
+class Stack {
+public:
+    Stack(const config::Config& config, StackOptions options);
+    ~Stack();
+    Stack(const Stack&) = delete;
+    Stack& operator=(const Stack&) = delete;
+
+    // Depth::audit
+    std::unique_ptr<plugin::WorkerLanes> control_lanes;
+    std::unique_ptr<plugin::Registry> registry;
+    std::unique_ptr<model::ModelFile> file;
+    model::AuditReport audit;
+    std::unique_ptr<text::Tokenizer> tokenizer;
+    // Depth::resolve
+    plugin::Resolution resolution;
+    // Depth::run
+    std::unique_ptr<plugin::WorkerLanes> lanes;
+    std::unique_ptr<plugin::Stream> stream;
+    std::unique_ptr<model::Weights> weights;
+    std::unique_ptr<plugin::Attention> prefill;
+    std::unique_ptr<plugin::Attention> decode_own;  ///< null when one instance serves both phases
+    std::unique_ptr<model::KvCache> cache;
+    std::unique_ptr<model::Runner> runner;
+
+    [[nodiscard]] const plugin::Attention& decode() const { return decode_own ? *decode_own : *prefill; }
+    [[nodiscard]] const model::Hparams& hparams() const { return audit.hparams; }
+    [[nodiscard]] std::int32_t context_length() const { return context_length_; }
+    /// The plan for people: backends, fused forms, memory.
+    [[nodiscard]] std::string plan_text() const;
+
+private:
+    void stage(const std::string& line) const;
+    void open_file(const config::Config& config);
+    void resolve(const config::Config& config);
+    void load(const config::Config& config);
+    [[nodiscard]] std::int32_t num_blocks(const config::Config& config,
+                                          const std::vector<assay_kv_layout>& layouts) const;
+
+    StackOptions options_;
+    plugin::Requirements requirements_;
+    std::int32_t context_length_ = 0;
+};
+
+/// The served name: the configured alias, general.name, or the file's stem.
+[[nodiscard]] std::string served_name(const config::Config& config, const base::Metadata& metadata);
+
+}  // namespace app

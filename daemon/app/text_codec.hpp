@@ -1,0 +1,26 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "daemon/base/metadata.hpp"
+#include "daemon/server/text_codec.hpp"
+#include "daemon/text/tokenizer.hpp"
+
+namespace text {
+class TemplateWorker;
+}
+
+namespace app {
+
+/// The server's view of a model's text, over daemon/text: tokenizer, detokenizer, stop strings, and
+/// the chat template of the model file (or of the operator's file), rendered by the worker.
+///
+/// @param worker  may be null: chats are then refused. Must outlive the codec.
+/// Throws base::ConfigError when the operator's template file cannot be read.
+[[nodiscard]] std::shared_ptr<const server::TextCodec> make_text_codec(
+    const text::Tokenizer& tokenizer, const base::Metadata& metadata,
+    const std::filesystem::path& chat_template_file, text::TemplateWorker* worker);
+
+}  // namespace app
