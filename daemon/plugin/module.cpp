@@ -27,6 +27,7 @@ struct Mapped {
 struct Process {
     std::mutex mutex;  // held through open() and close(): one control call at a time
     std::vector<Mapped> mapped;
+    std::vector<boost::dll::shared_library> libraries;  // never destroyed, so never unmapped
 };
 
 Process& process() {
@@ -43,18 +44,20 @@ bool same_text(const char (&field)[N], const std::string& text) {
     return std::string_view{field, strnlen(field, N)} == text;
 }
 
-// Maps the image for good: the handle is given up, so nothing ever unmaps it.
-const assay_module* map_image(const std::filesystem::path& path, const ImageFacts& facts) {
+// Maps the image for good: its handle goes to `libraries` before anything is made of it.
+const assay_module* map_image(const std::filesystem::path& path, const ImageFacts& facts,
+                              std::vector<boost::dll::shared_library>& libraries) {
     namespace dll = boost::dll;
     std::error_code error;
-    auto* const library = new dll::shared_library;
-    library->load(path, error, dll::load_mode::rtld_now | dll::load_mode::rtld_local);
+    dll::shared_library library;
+    library.load(path, error, dll::load_mode::rtld_now | dll::load_mode::rtld_local);
     if (error) {
         const char* const why = dlerror();
         throw base::ConfigError{name_of(facts, path) +
                                 " cannot be mapped: " + (why != nullptr ? why : error.message())};
     }
-    const auto* entry = &library->get<const assay_module>("assay_module_entry");
+    libraries.push_back(std::move(library));
+    const auto* entry = &libraries.back().get<const assay_module>("assay_module_entry");
     if (entry->magic != ASSAY_MAGIC || entry->size < sizeof *entry ||
         entry->abi_major != facts.abi_major || entry->abi_minor != facts.abi_minor ||
         !same_text(entry->id, facts.id) || !same_text(entry->version, facts.version) ||
@@ -89,7 +92,7 @@ std::shared_ptr<Module> Module::open(const std::filesystem::path& path, const st
         for (const Mapped& m : p.mapped)
             if (m.path == path)
                 throw base::ConfigError{name_of(facts, path) + ": " + kReplacedAdvice};
-        const assay_module* const entry = map_image(path, facts);
+        const assay_module* const entry = map_image(path, facts, p.libraries);
         p.mapped.push_back({path, sha256, entry, {}});
         known = p.mapped.end() - 1;
     }
