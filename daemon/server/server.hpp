@@ -25,8 +25,8 @@ namespace server {
 class Server {
 public:
     /// Binds and listens. Throws base::ConfigError naming address and port when it cannot.
-    /// All references must outlive the server; `link` gets its on_events hook set here, so the
-    /// engine is started afterwards.
+    /// All references must outlive the server. `link` gets its on_events hook set here: the engine
+    /// is started afterwards, and stopped before the server is destroyed.
     Server(Options options, base::EngineLink& link, base::ServiceState& state,
            metrics::Registry& registry);
     ~Server();

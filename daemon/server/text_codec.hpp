@@ -61,9 +61,9 @@ public:
 
     [[nodiscard]] virtual std::unique_ptr<TextStream> start(TextStreamOptions options) const = 0;
 
-    /// The bytes a token prints as, control tokens included; "" for ids out of range. The view
-    /// lives as long as the codec.
-    [[nodiscard]] virtual std::string_view piece(std::int32_t token) const = 0;
+    /// The bytes a token prints as; "" for ids out of range, and for control tokens unless
+    /// `render_special`. The view lives as long as the codec.
+    [[nodiscard]] virtual std::string_view piece(std::int32_t token, bool render_special) const = 0;
 
     [[nodiscard]] virtual std::int32_t vocab_size() const = 0;
     /// The end-of-generation set, ascending.

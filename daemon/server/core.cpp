@@ -1,0 +1,72 @@
+#include "daemon/server/core.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace server {
+
+bool Model::is_named(std::string_view name) const {
+    return name == card.id ||
+           std::find(card.aliases.begin(), card.aliases.end(), name) != card.aliases.end();
+}
+
+Core::Core(Options opts, boost::asio::io_context& context, base::EngineLink& link,
+           base::ServiceState& service_state, metrics::Registry& metrics_registry)
+    : options{std::move(opts)},
+      io{context},
+      state{service_state},
+      registry{metrics_registry},
+      metrics{metrics_registry},
+      dispatcher{link, metrics},
+      helper{context} {}
+
+void Core::set_model(ModelCard card, std::shared_ptr<const TextCodec> codec) {
+    registry.set_model(card.id);
+    auto model = std::make_shared<const Model>(Model{std::move(card), std::move(codec)});
+    const std::lock_guard lock{mutex_};
+    model_ = std::move(model);
+}
+
+std::shared_ptr<const Model> Core::model() const {
+    const std::lock_guard lock{mutex_};
+    return model_;
+}
+
+std::optional<ApiError> Core::refusal() const {
+    using Phase = base::ServiceState::Phase;
+    switch (state.phase()) {
+        case Phase::ready: break;
+        case Phase::draining: return draining();
+        case Phase::starting:
+        case Phase::failed: return not_ready(state.reason());
+    }
+    if (model() == nullptr) return not_ready("no model yet");
+    return std::nullopt;
+}
+
+void Core::count_rejection(const ApiError& error) {
+    using metrics::Rejection;
+    Rejection reason = Rejection::invalid;
+    if (error.code == "context_length_exceeded")
+        reason = Rejection::context;
+    else if (error.code == "draining")
+        reason = Rejection::draining;
+    else if (error.code == "model_not_ready")
+        reason = Rejection::not_verified;
+    else if (error.code == "server_overloaded" || error.status == 429)
+        reason = Rejection::queue_full;
+    else if (error.status == 401 || error.status == 403)
+        reason = Rejection::auth;
+    metrics.rejected(reason).add();
+}
+
+ParseContext Core::parse_context(const Model& model, bool is_http) const {
+    return {.vocab_size = model.codec->vocab_size(),
+            .strict = options.strict_parameters,
+            .reject_hosted_tools = options.reject_hosted_tools,
+            .is_http = is_http,
+            .max_choices = options.limits.max_choices,
+            .max_prompts = options.limits.max_prompts};
+}
+
+}  // namespace server

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string_view>
+
+#include "daemon/base/engine_link.hpp"
+#include "daemon/base/service_state.hpp"
+#include "daemon/metrics/feeds.hpp"
+#include "daemon/server/dispatcher.hpp"
+#include "daemon/server/helper.hpp"
+#include "daemon/server/options.hpp"
+#include "daemon/server/protocol/error.hpp"
+#include "daemon/server/protocol/response_request.hpp"
+#include "daemon/server/text_codec.hpp"
+
+namespace server {
+
+/// What is served, as one immutable snapshot: requests hold the one they began with.
+struct Model {
+    ModelCard card;
+    std::shared_ptr<const TextCodec> codec;  // held with generations that still decode
+
+    /// Whether a request's `model` means this one.
+    [[nodiscard]] bool is_named(std::string_view name) const;
+};
+
+/// What every session and job shares. Thread: io, but for set_model.
+struct Core {
+    Core(Options options, boost::asio::io_context& io, base::EngineLink& link,
+         base::ServiceState& state, metrics::Registry& registry);
+
+    void set_model(ModelCard card, std::shared_ptr<const TextCodec> codec);
+    [[nodiscard]] std::shared_ptr<const Model> model() const;
+
+    /// Why no request is accepted now, or nothing.
+    [[nodiscard]] std::optional<ApiError> refusal() const;
+    /// Counts a refusal under its reason.
+    void count_rejection(const ApiError& error);
+    [[nodiscard]] ParseContext parse_context(const Model& model, bool is_http) const;
+    void report(std::string_view line) const {
+        if (options.on_problem) options.on_problem(line);
+    }
+
+    const Options options;
+    boost::asio::io_context& io;
+    base::ServiceState& state;
+    metrics::Registry& registry;
+    metrics::Server metrics;
+    Dispatcher dispatcher;
+    Helper helper;
+    std::uint64_t next_client = 1;  ///< names connections, for fairness between them
+
+private:
+    mutable std::mutex mutex_;
+    std::shared_ptr<const Model> model_;
+};
+
+}  // namespace server

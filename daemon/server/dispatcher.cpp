@@ -1,0 +1,55 @@
+#include "daemon/server/dispatcher.hpp"
+
+#include <chrono>
+#include <utility>
+
+#include "daemon/metrics/feeds.hpp"
+
+namespace server {
+
+base::Result<base::RequestId> Dispatcher::submit(base::Request& request,
+                                                 RequestListener& listener) {
+    const base::RequestId id{next_id_};
+    request.id = id;
+    if (!link_.submit(request)) return base::make_error_code(base::Errc::queue_full);
+    live_.emplace(next_id_++, Entry{&listener});
+    return id;
+}
+
+void Dispatcher::cancel(base::RequestId id, bool by_client) {
+    const auto found = live_.find(static_cast<std::uint64_t>(id));
+    if (found == live_.end() || found->second.listener == nullptr) return;
+    found->second = Entry{nullptr, base::Clock::now(), by_client};
+    link_.cancel(id);
+}
+
+void Dispatcher::deliver() {
+    // A listener may bring deliver() about again only through the io_context, never from inside.
+    std::vector<base::TokenEvent> batch = std::exchange(batch_, {});
+    link_.drain_events(batch);
+    for (base::TokenEvent& event : batch) deliver(event);
+    batch.clear();
+    batch_ = std::move(batch);  // keeps the capacity
+}
+
+void Dispatcher::deliver(base::TokenEvent& event) {
+    const auto found = live_.find(static_cast<std::uint64_t>(event.id));
+    if (found == live_.end()) return;
+    const Entry entry = found->second;
+    const bool is_last = event.finish != base::FinishReason::none;
+    if (is_last) live_.erase(found);
+    if (entry.listener != nullptr) {
+        entry.listener->on_event(event);
+        return;
+    }
+    if (event.kind == base::TokenEvent::Kind::token) {
+        (entry.by_client ? metrics_.wasted_tokens_disconnect : metrics_.wasted_tokens_stop_overrun)
+            .add();
+    }
+    if (is_last && entry.by_client) {
+        metrics_.cancel_seconds.observe(
+            std::chrono::duration<double>(base::Clock::now() - entry.cancelled_at).count());
+    }
+}
+
+}  // namespace server

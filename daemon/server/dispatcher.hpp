@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "daemon/base/engine_link.hpp"
+#include "daemon/base/request.hpp"
+
+namespace metrics {
+struct Server;
+}
+
+namespace server {
+
+/// Receives what the engine says about one request.
+class RequestListener {
+public:
+    virtual ~RequestListener() = default;
+    /// May destroy the listener, start and cancel requests.
+    virtual void on_event(base::TokenEvent& event) = 0;
+};
+
+/// The io end of the EngineLink: hands requests over and brings each event to whom it belongs.
+///
+/// Thread: io.
+class Dispatcher {
+public:
+    Dispatcher(base::EngineLink& link, metrics::Server& metrics)
+        : link_{link}, metrics_{metrics} {}
+
+    /// Hands a request over; gives it its id.
+    /// @param listener  until its last event or cancel()
+    /// @return          Errc::queue_full
+    [[nodiscard]] base::Result<base::RequestId> submit(base::Request& request,
+                                                       RequestListener& listener);
+
+    /// Forgets the listener and has the engine free what the request holds.
+    /// @param by_client  the client left (tokens still coming are wasted on nobody), as opposed to
+    ///                   a stop string that was found
+    void cancel(base::RequestId id, bool by_client);
+
+    /// Delivers everything that has arrived.
+    void deliver();
+
+    /// Requests of which the engine has not yet said its last word, cancelled ones included.
+    [[nodiscard]] std::size_t num_live() const { return live_.size(); }
+
+private:
+    struct Entry {
+        RequestListener* listener = nullptr;  // null once cancelled
+        base::Clock::time_point cancelled_at{};
+        bool by_client = false;
+    };
+
+    void deliver(base::TokenEvent& event);
+
+    base::EngineLink& link_;
+    metrics::Server& metrics_;
+    std::unordered_map<std::uint64_t, Entry> live_;
+    std::vector<base::TokenEvent> batch_;
+    std::uint64_t next_id_ = 1;
+};
+
+}  // namespace server

@@ -1,0 +1,29 @@
+#include "daemon/server/helper.hpp"
+
+#include <utility>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/thread_pool.hpp>
+
+namespace server {
+
+struct Helper::Impl {
+    boost::asio::io_context& io;
+    boost::asio::thread_pool pool{1};
+};
+
+Helper::Helper(boost::asio::io_context& io) : impl_{new Impl{io}} {}
+
+Helper::~Helper() {
+    impl_->pool.stop();
+    impl_->pool.join();
+}
+
+void Helper::run(std::function<std::function<void()>()> work) {
+    boost::asio::post(impl_->pool, [&io = impl_->io, work = std::move(work)] {
+        boost::asio::post(io, work());
+    });
+}
+
+}  // namespace server

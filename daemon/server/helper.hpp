@@ -1,0 +1,28 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace server {
+
+/// One thread for work that would hold up the io thread: rendering templates, tokenizing.
+class Helper {
+public:
+    explicit Helper(boost::asio::io_context& io);
+    /// Waits for the work that has begun; what has not is dropped.
+    ~Helper();
+
+    /// Runs `work` on the helper thread, and what it returns on the io thread. Io thread; what is
+    /// captured must not refer to things that may be gone by then, other than weakly.
+    void run(std::function<std::function<void()>()> work);
+
+private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace server

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace server {
+
+/// `prefix` and 128 random bits from the kernel, in hexadecimal: nobody can guess it.
+[[nodiscard]] std::string random_id(std::string_view prefix);
+
+/// 64 random bits, for a seed that the client did not choose.
+[[nodiscard]] unsigned long long random_bits();
+
+/// Whether two secrets are equal, in a time that depends on `given`'s length alone.
+[[nodiscard]] bool is_same_secret(std::string_view given, std::string_view secret);
+
+}  // namespace server

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+
+#include "daemon/server/protocol/generation_params.hpp"
+
+namespace server {
+
+/// What a parser must know besides the message.
+struct ParseContext {
+    std::int32_t vocab_size = 0;
+    bool strict = false;               ///< unknown fields are refused
+    bool reject_hosted_tools = false;
+    bool is_http = false;              ///< no type, stream_id, generate; stream counts
+    std::int32_t max_choices = 8;
+    std::size_t max_prompts = 64;
+};
+
+/// A checked `response.create`, or the body of POST /v1/responses.
+struct ResponseRequest {
+    std::string model;
+    std::optional<boost::json::array> input;  ///< items; a string became one user message
+    std::string instructions;
+    std::string previous_response_id;
+    std::string stream_id;  ///< "": the default lane
+    bool store = true;
+    bool generate = true;
+    bool stream = false;    ///< HTTP only
+    GenerationParams params;
+    std::int32_t top_logprobs = 0;
+    bool want_logprobs = false;      ///< include: message.output_text.logprobs
+    boost::json::array functions;    ///< of `tools`, in chat shape
+    bool is_call_forced = false;
+    bool drop_oldest = false;        ///< truncation: auto
+    std::string reasoning_effort;
+    bool is_plain_text = true;       ///< text.format: no grammar asked for
+    /// What goes back in the response object as it came: instructions, metadata, tools, …
+    boost::json::object echo;
+};
+
+/// @param message  an object of type response.create, or an HTTP body
+[[nodiscard]] Parsed<ResponseRequest> parse_response_request(const boost::json::object& message,
+                                                             const ParseContext& context);
+
+/// 1 to 256 of A-Z a-z 0-9 _ - .
+[[nodiscard]] bool is_stream_id(std::string_view text);
+
+}  // namespace server

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <memory>
+
+#include "daemon/server/session/http_exchange.hpp"
+
+namespace server {
+
+struct Core;
+
+/// Each parses the body, and either refuses the request or begins a job that answers it.
+[[nodiscard]] std::shared_ptr<HttpJob> serve_responses(Core& core, const HttpRequest& request,
+                                                       HttpExchange& exchange);
+[[nodiscard]] std::shared_ptr<HttpJob> serve_completions(Core& core, const HttpRequest& request,
+                                                         HttpExchange& exchange);
+[[nodiscard]] std::shared_ptr<HttpJob> serve_chat_completions(Core& core,
+                                                              const HttpRequest& request,
+                                                              HttpExchange& exchange);
+
+}  // namespace server

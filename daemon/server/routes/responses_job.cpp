@@ -1,0 +1,78 @@
+#include <utility>
+
+#include "daemon/server/core.hpp"
+#include "daemon/server/protocol/conversation.hpp"
+#include "daemon/server/protocol/json_text.hpp"
+#include "daemon/server/routes/jobs.hpp"
+#include "daemon/server/session/response_turn.hpp"
+
+namespace server {
+namespace {
+
+/// POST /v1/responses: one turn, as server-sent events or as one object.
+class ResponsesJob final : public HttpJob, public EventSink {
+public:
+    ResponsesJob(Core& core, std::shared_ptr<const Model> model, ResponseRequest request,
+                 const HttpRequest& http, HttpExchange& exchange)
+        : exchange_{exchange}, is_stream_{request.stream} {
+        boost::json::array context = std::move(request.input).value_or(boost::json::array{});
+        request.input.reset();
+        const TurnOrigin origin{
+            http.client, http.received,
+            is_stream_ ? metrics::Transport::sse : metrics::Transport::http, http.log_id};
+        turn_ = std::make_shared<ResponseTurn>(core, std::move(model), std::move(request),
+                                               std::move(context), *this, origin);
+    }
+
+    void start() { turn_->start(); }
+    void abort() override {
+        if (const auto turn = turn_) turn->fail(base::Errc::draining);
+    }
+
+private:
+    Outbox::Serial send(std::string_view type, EventText event) override {
+        return is_stream_ ? exchange_.send(std::move(event), type) : 0;
+    }
+    bool merge(Outbox::Serial serial, std::string_view text) override {
+        return is_stream_ && exchange_.merge(serial, text);
+    }
+    void refuse(const ApiError& error) override { exchange_.refuse(error); }
+    void done(ResponseTurn& turn, bool) override {
+        if (exchange_.is_finished()) return;  // refused
+        if (is_stream_)
+            exchange_.finish();
+        else
+            exchange_.reply({.body = turn.final_object()});
+    }
+
+    HttpExchange& exchange_;
+    bool is_stream_;
+    std::shared_ptr<ResponseTurn> turn_;  // weakly held by work on the helper thread
+};
+
+}  // namespace
+
+std::shared_ptr<HttpJob> serve_responses(Core& core, const HttpRequest& http,
+                                         HttpExchange& exchange) {
+    const auto refuse = [&](const ApiError& error) {
+        core.count_rejection(error);
+        exchange.refuse(error);
+        return std::shared_ptr<HttpJob>{};
+    };
+    const auto model = core.model();
+    const auto body = parse_object(http.body, core.options.strict_parameters);
+    if (!body) return refuse(body.error());
+    auto request = parse_response_request(*body, core.parse_context(*model, true));
+    if (!request) return refuse(request.error());
+    if (!model->is_named(request->model)) return refuse(model_not_found(request->model));
+    if (!request->previous_response_id.empty()) {
+        return refuse(invalid_request("previous_response_not_found", "previous_response_id",
+                                      "Previous response not found: none are stored over HTTP."));
+    }
+    if (const auto error = check_call_pairs(*request->input)) return refuse(*error);
+    auto job = std::make_shared<ResponsesJob>(core, model, std::move(*request), http, exchange);
+    job->start();
+    return job;
+}
+
+}  // namespace server

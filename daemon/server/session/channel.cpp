@@ -1,0 +1,374 @@
+#include "daemon/server/session/channel.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <boost/json/serialize.hpp>
+
+#include "daemon/server/protocol/conversation.hpp"
+#include "daemon/server/protocol/json_text.hpp"
+
+namespace server {
+namespace json = boost::json;
+namespace {
+
+constexpr auto kBadMessageWindow = std::chrono::seconds{10};
+
+/// What a list of items takes in memory, roughly.
+std::size_t estimate_bytes(const json::value& value) {
+    std::size_t bytes = sizeof value;
+    if (value.is_string()) bytes += value.get_string().capacity();
+    if (value.is_array())
+        for (const json::value& item : value.get_array()) bytes += estimate_bytes(item);
+    if (value.is_object())
+        for (const auto& [key, item] : value.get_object()) bytes += key.size() + estimate_bytes(item);
+    return bytes;
+}
+
+ApiError previous_not_found(std::string_view id) {
+    return invalid_request(
+        "previous_response_not_found", "previous_response_id",
+        "Previous response with id '" + std::string{id.substr(0, 128)} + "' not found.");
+}
+
+ApiError stream_limit(std::size_t max_lanes) {
+    return invalid_request("websocket_stream_limit_reached", "stream_id",
+                           "This connection already uses " + std::to_string(max_lanes) +
+                               " distinct stream_id values.");
+}
+
+ApiError queue_full() {
+    ApiError error{429, "rate_limit_error", "websocket_queue_full",
+                   "Too many responses are queued on this connection.", "", 1};
+    return error;
+}
+
+ApiError too_old() {
+    return invalid_request("websocket_connection_limit_reached", "",
+                           "This connection has reached its age limit. Open a new one.");
+}
+
+ApiError nothing_to_cancel() {
+    return invalid_request("response_not_active", "response_id", "There is nothing to cancel.");
+}
+
+std::string_view string_member(const json::object& message, std::string_view key) {
+    const json::value* value = message.if_contains(key);
+    if (value == nullptr || !value->is_string()) return {};
+    return {value->get_string().data(), value->get_string().size()};
+}
+
+/// The lane that a message names, where that is possible: "" for the default one or a bad name.
+std::string_view lane_of(const json::object& message) {
+    const std::string_view id = string_member(message, "stream_id");
+    return is_stream_id(id) ? id : std::string_view{};
+}
+
+}  // namespace
+
+Channel::Channel(Core& core, Outbox& outbox, std::uint64_t client, std::string log_id,
+                 std::function<void()> wake)
+    : core_{core},
+      outbox_{outbox},
+      client_{client},
+      log_id_{std::move(log_id)},
+      wake_{std::move(wake)} {}
+
+Channel::~Channel() { core_.metrics.ws_streams.add(-static_cast<double>(num_in_flight_)); }
+
+void Channel::on_message(std::string_view text) {
+    core_.metrics.ws_messages(metrics::Direction::in).add();
+    const auto message = parse_object(text, core_.options.strict_parameters);
+    if (!message) {
+        count_bad_message();
+        return send_error(message.error(), "");
+    }
+    const json::value* type = message->if_contains("type");
+    if (type == nullptr || type->is_null()) {
+        count_bad_message();
+        return send_error(missing_parameter("type"), lane_of(*message));
+    }
+    if (!type->is_string()) {
+        count_bad_message();
+        return send_error(wrong_type("type", "a string"), lane_of(*message));
+    }
+    const std::string_view name{type->get_string().data(), type->get_string().size()};
+    if (name == "response.create") return on_create(*message, text.size());
+    if (name == "response.cancel") return on_cancel(*message);
+    if (name == "response.steer") return on_steer(*message);
+    if (name == "response.processed") return;  // a receipt that some clients send
+    count_bad_message();
+    send_error(invalid_request("unknown_event_type", "type",
+                               "Unknown event type: '" + std::string{name.substr(0, 64)} + "'."),
+               lane_of(*message));
+}
+
+void Channel::on_create(const json::object& message, std::size_t bytes) {
+    const std::string_view stream_id = lane_of(message);
+    const auto refuse = [&](const ApiError& error) {
+        count_bad_message();
+        core_.count_rejection(error);
+        send_error(error, stream_id);
+    };
+    const json::value* given = message.if_contains("stream_id");
+    if (given != nullptr && !given->is_null() && stream_id.empty()) {
+        return refuse(
+            invalid_request("invalid_stream_id", "stream_id",
+                            "stream_id must be 1 to 256 characters from A-Z a-z 0-9 _ - ."));
+    }
+    auto lane = lanes_.find(stream_id);
+    if (lane == lanes_.end()) {
+        const std::size_t num_named = lanes_.size() - (lanes_.contains("") ? 1 : 0);
+        if (!stream_id.empty() && num_named >= core_.options.limits.max_lanes)
+            return refuse(stream_limit(core_.options.limits.max_lanes));
+        lane = lanes_.try_emplace(std::string{stream_id}, *this, std::string{stream_id}).first;
+    }
+    if (waiting_.size() >= core_.options.limits.max_waiting ||
+        waiting_bytes_ + bytes > core_.options.limits.max_waiting_bytes)
+        return refuse(queue_full());
+
+    // Mistakes wait their turn too: on a busy lane an error would be taken for the end of what runs.
+    Waiting waiting{&lane->second, read_create(message), nullptr, base::Clock::now(), bytes};
+    if (waiting.request && !waiting.request->previous_response_id.empty())
+        waiting.parent = find_history(waiting.request->previous_response_id);
+    waiting_bytes_ += bytes;
+    ++lane->second.num_waiting;
+    waiting_.push_back(std::move(waiting));
+    pump();
+}
+
+Parsed<ResponseRequest> Channel::read_create(const json::object& message) const {
+    if (is_expired_) return too_old();
+    if (auto refusal = core_.refusal()) return std::move(*refusal);
+    const auto model = core_.model();
+    auto request = parse_response_request(message, core_.parse_context(*model, false));
+    if (request && !model->is_named(request->model)) return model_not_found(request->model);
+    return request;
+}
+
+void Channel::pump() {
+    if (is_pumping_) return;  // a turn that ends at once is picked up by the loop that began it
+    is_pumping_ = true;
+    for (auto next = waiting_.begin();
+         next != waiting_.end() && num_in_flight_ < core_.options.limits.max_in_flight;) {
+        if (next->lane->turn != nullptr) {
+            ++next;
+            continue;
+        }
+        Waiting waiting = std::move(*next);
+        waiting_.erase(next);
+        waiting_bytes_ -= waiting.bytes;
+        --waiting.lane->num_waiting;
+        start(std::move(waiting));
+        next = waiting_.begin();
+    }
+    is_pumping_ = false;
+}
+
+void Channel::start(Waiting waiting) {
+    Lane& lane = *waiting.lane;
+    const auto refuse = [&](const ApiError& error) {
+        count_bad_message();
+        core_.count_rejection(error);
+        send_error(error, lane.id());
+    };
+    if (!waiting.request) return refuse(waiting.request.error());
+    ResponseRequest& request = *waiting.request;
+    json::array context;
+    std::shared_ptr<const History> parent;
+    if (!request.previous_response_id.empty()) {
+        parent = waiting.parent ? waiting.parent : find_history(request.previous_response_id);
+        if (parent == nullptr) return refuse(previous_not_found(request.previous_response_id));
+        context = parent->items;
+    }
+    if (request.input) {
+        for (json::value& item : *request.input) context.push_back(std::move(item));
+        request.input.reset();
+    }
+    if (const auto error = check_call_pairs(context)) {
+        // A continuation that fails on its own lane takes what it continued with it.
+        if (parent != nullptr && lane.history == parent) {
+            history_bytes_ -= lane.history->bytes;
+            recently_used_.remove(&lane);
+            lane.history.reset();
+        }
+        return refuse(*error);
+    }
+    const TurnOrigin origin{client_, waiting.received, metrics::Transport::ws, log_id_};
+    lane.parent = std::move(parent);
+    lane.turn = std::make_shared<ResponseTurn>(core_, core_.model(), std::move(request),
+                                               std::move(context), lane, origin);
+    ++num_in_flight_;
+    ++num_responses_;
+    core_.metrics.ws_streams.add(1);
+    const std::shared_ptr<ResponseTurn> turn = lane.turn;  // start() may end it
+    turn->start();
+}
+
+void Channel::end(Lane& lane, ResponseTurn& turn, bool is_success) {
+    if (is_success) {
+        remember(lane, turn);
+    } else if (lane.parent != nullptr && lane.history == lane.parent) {
+        history_bytes_ -= lane.history->bytes;
+        recently_used_.remove(&lane);
+        lane.history.reset();
+    }
+    lane.parent.reset();
+    lane.turn.reset();
+    --num_in_flight_;
+    core_.metrics.ws_streams.add(-1);
+    pump();
+    wake_();
+}
+
+void Channel::remember(Lane& lane, const ResponseTurn& turn) {
+    auto history = std::make_shared<History>();
+    history->response_id = turn.response_id();
+    history->items = turn.history();
+    history->bytes = estimate_bytes(history->items);
+    if (lane.history != nullptr) {
+        history_bytes_ -= lane.history->bytes;
+        recently_used_.remove(&lane);
+    }
+    history_bytes_ += history->bytes;
+    lane.history = std::move(history);
+    recently_used_.push_back(&lane);
+    while (history_bytes_ > core_.options.limits.max_history_bytes) {
+        Lane& oldest = *recently_used_.front();
+        recently_used_.pop_front();
+        history_bytes_ -= oldest.history->bytes;
+        oldest.history.reset();
+    }
+}
+
+std::shared_ptr<const Channel::History> Channel::find_history(std::string_view response_id) const {
+    for (const auto& [id, lane] : lanes_)
+        if (lane.history != nullptr && lane.history->response_id == response_id)
+            return lane.history;
+    return nullptr;
+}
+
+void Channel::on_cancel(const json::object& message) {
+    const std::string_view response_id = string_member(message, "response_id");
+    const std::string_view stream_id = lane_of(message);
+    for (auto& [id, lane] : lanes_) {
+        if (lane.turn == nullptr) continue;
+        if (response_id.empty() ? id != stream_id : lane.turn->response_id() != response_id)
+            continue;
+        const std::shared_ptr<ResponseTurn> turn = lane.turn;
+        return turn->cancel();
+    }
+    // A lane whose next response still waits for one of the places in flight.
+    for (auto waiting = waiting_.begin(); response_id.empty() && waiting != waiting_.end();
+         ++waiting) {
+        if (waiting->lane->id() != stream_id) continue;
+        waiting_bytes_ -= waiting->bytes;
+        --waiting->lane->num_waiting;
+        waiting_.erase(waiting);
+        return send_error(invalid_request("response_cancelled", "",
+                                          "The response was cancelled before it began."),
+                          stream_id);
+    }
+    count_bad_message();
+    send_error(nothing_to_cancel(), stream_id);
+}
+
+void Channel::on_steer(const json::object& message) {
+    const std::string_view target = string_member(message, "previous_response_id");
+    std::string_view code = "response_not_found";
+    std::string_view stream_id;
+    for (const auto& [id, lane] : lanes_) {
+        if (lane.turn != nullptr && lane.turn->response_id() == target) {
+            code = "steering_not_supported";
+            stream_id = id;
+        } else if (lane.history != nullptr && lane.history->response_id == target) {
+            code = "response_already_completed";
+            stream_id = id;
+        }
+    }
+    const auto member = [&](std::string_view key) {
+        const json::value* value = message.if_contains(key);
+        return value == nullptr ? json::value(nullptr) : *value;
+    };
+    json::object event{
+        {"type", "response.steer.failed"},
+        {"sequence_number", 0},
+        {"error", json::object{{"type", "invalid_request_error"},
+                               {"code", code},
+                               {"message", "Running responses cannot be steered."}}},
+        {"steer", json::object{{"previous_response_id", member("previous_response_id")},
+                               {"input", member("input")}}}};
+    if (!stream_id.empty()) event["stream_id"] = stream_id;
+    outbox_.push({json::serialize(event)});
+    count_bad_message();
+    wake_();
+}
+
+void Channel::expire() {
+    if (is_expired_) return;
+    is_expired_ = true;
+    if (is_idle()) send_error(too_old(), "");
+}
+
+void Channel::abort() {
+    for (Waiting& waiting : std::exchange(waiting_, {}))
+        send_error(draining(), waiting.lane->id());
+    for (auto& [id, lane] : lanes_)
+        if (const std::shared_ptr<ResponseTurn> turn = lane.turn) turn->fail(base::Errc::draining);
+}
+
+void Channel::leave() {
+    waiting_.clear();
+    for (auto& [id, lane] : lanes_) {
+        if (lane.turn == nullptr) continue;
+        lane.turn.reset();  // cancels
+        --num_in_flight_;
+        core_.metrics.ws_streams.add(-1);
+    }
+    recently_used_.clear();
+    lanes_.clear();
+}
+
+void Channel::send_error(const ApiError& error, std::string_view stream_id) {
+    outbox_.push({error_event(error, stream_id)});
+    core_.metrics.ws_messages(metrics::Direction::out).add();
+    wake_();
+}
+
+void Channel::count_bad_message() {
+    const auto now = base::Clock::now();
+    if (now - bad_since_ > kBadMessageWindow) {
+        bad_since_ = now;
+        num_bad_ = 0;
+    }
+    if (++num_bad_ > core_.options.limits.max_bad_messages) {
+        is_abusive_ = true;
+        wake_();
+    }
+}
+
+Outbox::Serial Channel::Lane::send(std::string_view, EventText event) {
+    Outbox& outbox = channel_.outbox_;
+    const Outbox::Serial serial = outbox.push(std::move(event));
+    channel_.core_.metrics.ws_messages(metrics::Direction::out).add();
+    channel_.core_.metrics.send_queue_bytes.observe(static_cast<double>(outbox.bytes()));
+    channel_.wake_();
+    return serial;
+}
+
+bool Channel::Lane::merge(Outbox::Serial serial, std::string_view text) {
+    // Checked where text is added, not where a response ends: the last events of one may be large,
+    // but they are few and bounded by its text.
+    if (channel_.outbox_.is_over_hard() && !channel_.is_too_slow_) {
+        channel_.is_too_slow_ = true;
+        channel_.wake_();
+    }
+    return channel_.outbox_.merge(serial, text);
+}
+
+void Channel::Lane::done(ResponseTurn& ended, bool is_success) {
+    channel_.end(*this, ended, is_success);
+}
+
+}  // namespace server

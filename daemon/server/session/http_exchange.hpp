@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "daemon/base/request.hpp"
+#include "daemon/server/protocol/error.hpp"
+#include "daemon/server/session/outbox.hpp"
+
+namespace server {
+
+/// An HTTP request, read whole.
+struct HttpRequest {
+    std::string method;
+    std::string path;    ///< without query, percent signs as they came
+    std::string body;
+    std::string log_id;  ///< also x-request-id
+    std::uint64_t client = 0;
+    base::Clock::time_point received{};
+};
+
+struct HttpReply {
+    int status = 200;
+    std::string body;
+    std::string content_type = "application/json";
+    std::vector<std::pair<std::string, std::string>> headers;
+};
+
+[[nodiscard]] HttpReply error_reply(const ApiError& error);
+
+/// The answer to one HTTP request: either one reply, or a stream of server-sent events. Written by
+/// a job, read by the session that owns the socket. Thread: io.
+class HttpExchange {
+public:
+    /// @param wake  tells the session that there is something new; cheap, may be called often
+    HttpExchange(std::size_t high_bytes, std::size_t hard_bytes, std::function<void()> wake)
+        : outbox_{high_bytes, hard_bytes}, wake_{std::move(wake)} {}
+
+    // ---- job ----------------------------------------------------------------------------------
+
+    /// The whole answer; nothing may follow.
+    void reply(HttpReply reply);
+    void refuse(const ApiError& error) { reply(error_reply(error)); }
+
+    /// One `data:` event, with an `event:` line where a name is given. The first one begins the
+    /// stream, after which reply() is no longer possible.
+    Outbox::Serial send(EventText event, std::string_view name = {});
+    bool merge(Outbox::Serial serial, std::string_view text) { return outbox_.merge(serial, text); }
+    /// The stream is complete.
+    void finish();
+
+    [[nodiscard]] bool is_streaming() const { return is_streaming_; }
+
+    // ---- session ------------------------------------------------------------------------------
+
+    /// A comment line, which readers skip, so that proxies see the stream alive.
+    void keep_alive();
+    [[nodiscard]] std::optional<HttpReply> take_reply() { return std::exchange(reply_, {}); }
+    [[nodiscard]] bool has_reply() const { return reply_.has_value(); }
+    [[nodiscard]] bool is_finished() const { return is_finished_; }
+    [[nodiscard]] Outbox& outbox() { return outbox_; }
+
+private:
+    Outbox outbox_;
+    std::function<void()> wake_;
+    std::optional<HttpReply> reply_;
+    bool is_streaming_ = false;
+    bool is_finished_ = false;
+};
+
+/// Work that answers one request. Destroying it cancels what it runs. Thread: io.
+class HttpJob {
+public:
+    virtual ~HttpJob() = default;
+    /// The daemon leaves: end now, with an error.
+    virtual void abort() = 0;
+};
+
+}  // namespace server

@@ -1,0 +1,37 @@
+#include "daemon/server/session/outbox.hpp"
+
+#include <utility>
+
+#include "daemon/base/check.hpp"
+#include "daemon/server/protocol/json_text.hpp"
+
+namespace server {
+
+Outbox::Serial Outbox::push(EventText event) {
+    bytes_ += event.json.size();
+    events_.push_back(std::move(event));
+    return first_ + events_.size() - 1;
+}
+
+bool Outbox::merge(Serial serial, std::string_view text) {
+    if (!is_over_high() || serial < first_) return false;
+    EventText& event = events_[static_cast<std::size_t>(serial - first_)];
+    if (event.insert_at == 0) return false;
+    std::string escaped;
+    append_escaped(escaped, text);
+    event.json.insert(event.insert_at, escaped);
+    event.insert_at += escaped.size();
+    bytes_ += escaped.size();
+    return true;
+}
+
+std::string Outbox::pop() {
+    CHECK(!events_.empty());
+    std::string out = std::move(events_.front().json);
+    events_.pop_front();
+    ++first_;
+    bytes_ -= out.size();
+    return out;
+}
+
+}  // namespace server

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+
+#include "daemon/server/protocol/event_text.hpp"
+
+namespace server {
+
+/// What waits for one client's socket, bounded in bytes by whoever adds.
+///
+/// Over the high mark further text of a delta that still waits is put into it, so that a slow
+/// reader costs the bytes of its text and not one event a token. Over the hard mark the client is
+/// too slow: nothing more is generated for it.
+///
+/// Thread: io.
+class Outbox {
+public:
+    /// Names one waiting event; never reused within an outbox. 0 names none.
+    using Serial = std::uint64_t;
+
+    Outbox(std::size_t high_bytes, std::size_t hard_bytes)
+        : high_bytes_{high_bytes}, hard_bytes_{hard_bytes} {}
+
+    Serial push(EventText event);
+    /// Puts text into a waiting delta. False when the queue is short enough for an event of its
+    /// own, when the delta is gone, or when nothing may be put into it.
+    /// @param text  not escaped
+    bool merge(Serial serial, std::string_view text);
+    /// The oldest event; not empty before.
+    [[nodiscard]] std::string pop();
+
+    [[nodiscard]] bool empty() const { return events_.empty(); }
+    [[nodiscard]] std::size_t num_events() const { return events_.size(); }
+    [[nodiscard]] std::size_t bytes() const { return bytes_; }
+    [[nodiscard]] bool is_over_high() const { return bytes_ > high_bytes_; }
+    [[nodiscard]] bool is_over_hard() const { return bytes_ > hard_bytes_; }
+
+private:
+    std::deque<EventText> events_;
+    Serial first_ = 1;  // of the oldest
+    std::size_t bytes_ = 0;
+    std::size_t high_bytes_;
+    std::size_t hard_bytes_;
+};
+
+}  // namespace server

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <boost/json/array.hpp>
+
+#include "daemon/metrics/labels.hpp"
+#include "daemon/server/core.hpp"
+#include "daemon/server/protocol/response_events.hpp"
+#include "daemon/server/session/generation.hpp"
+#include "daemon/server/session/outbox.hpp"
+
+namespace server {
+
+class ResponseTurn;
+
+/// Where the events of a response go: one lane of a WebSocket, or an HTTP answer.
+class EventSink {
+public:
+    virtual ~EventSink() = default;
+    virtual Outbox::Serial send(std::string_view type, EventText event) = 0;
+    /// See Outbox::merge.
+    virtual bool merge(Outbox::Serial serial, std::string_view text) = 0;
+    /// The request is refused; nothing was sent before, nothing follows.
+    virtual void refuse(const ApiError& error) = 0;
+    /// The turn is over. May destroy the turn.
+    /// @param is_success  its result can be continued from
+    virtual void done(ResponseTurn& turn, bool is_success) = 0;
+};
+
+/// What a turn needs to know about its connection.
+struct TurnOrigin {
+    std::uint64_t client = 0;
+    base::Clock::time_point received{};
+    metrics::Transport transport = metrics::Transport::ws;
+    std::string log_id;  ///< of the connection or HTTP request
+};
+
+/// One `response.create` from the checked message to its terminal event. Thread: io.
+///
+/// Held by its session, and weakly by work on the helper thread. Destroying it cancels what runs.
+class ResponseTurn final : public GenerationListener,
+                           public std::enable_shared_from_this<ResponseTurn> {
+public:
+    /// @param context  all items that the model is to see, those of earlier turns first
+    ResponseTurn(Core& core, std::shared_ptr<const Model> model, ResponseRequest request,
+                 boost::json::array context, EventSink& sink, TurnOrigin origin);
+    ~ResponseTurn() override;
+
+    void start();
+    /// The client asked for an end: closes the open item and sends the terminal event.
+    void cancel();
+    /// The daemon leaves: response.failed, or a refusal when nothing was sent yet.
+    void fail(base::Errc errc);
+
+    [[nodiscard]] const std::string& response_id() const { return events_.response_id(); }
+    /// The context and what was answered.
+    [[nodiscard]] boost::json::array history() const;
+    /// The final object, for HTTP without streaming. Set once done.
+    [[nodiscard]] const std::string& final_object() const { return final_object_; }
+
+private:
+    void on_delta(Delta&& delta) override;
+    void on_end(const GenerationEnd& end) override;
+
+    void begin(Parsed<std::vector<std::int32_t>> prompt);
+    void refuse(const ApiError& error);
+    void open_item();
+    void finish(ResponseEnd end, const ApiError* error);
+    void send(std::string_view type, std::string json) { sink_.send(type, {std::move(json)}); }
+    void count(metrics::Outcome outcome);
+
+    Core& core_;
+    std::shared_ptr<const Model> model_;
+    ResponseRequest request_;
+    boost::json::array context_;
+    EventSink& sink_;
+    TurnOrigin origin_;
+    ResponseEvents events_;
+    std::optional<Generation> generation_;
+    bool has_begun_ = false;  // response.created was sent
+    bool has_item_ = false;
+    bool is_done_ = false;
+    Outbox::Serial last_delta_ = 0;
+    std::string final_object_;
+};
+
+}  // namespace server

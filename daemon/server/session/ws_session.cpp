@@ -1,0 +1,304 @@
+#include "daemon/server/session/ws_session.hpp"
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/websocket/stream.hpp>
+
+#include "daemon/server/core.hpp"
+#include "daemon/server/ids.hpp"
+#include "daemon/server/session/channel.hpp"
+#include "daemon/server/session/session.hpp"
+#include "daemon/server/session/write_watch.hpp"
+
+namespace server {
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace websocket = beast::websocket;
+
+/// A socket whose first bytes have been read already, behind the upgrade request.
+class PrefixedStream : public beast::tcp_stream {
+public:
+    PrefixedStream(beast::tcp_stream stream, std::string prefix)
+        : beast::tcp_stream{std::move(stream)}, prefix_{std::move(prefix)} {}
+
+    template <class Buffers, class Token>
+    auto async_read_some(const Buffers& buffers, Token&& token) {
+        return asio::async_initiate<Token, void(beast::error_code, std::size_t)>(
+            [this](auto handler, const Buffers& target) {
+                if (prefix_.empty()) {
+                    beast::tcp_stream::async_read_some(target, std::move(handler));
+                    return;
+                }
+                const std::size_t n = asio::buffer_copy(target, asio::buffer(prefix_));
+                prefix_.erase(0, n);
+                asio::post(get_executor(),
+                           beast::bind_front_handler(std::move(handler), beast::error_code{}, n));
+            },
+            token, buffers);
+    }
+
+private:
+    std::string prefix_;
+};
+
+// How Beast ends the transport under a WebSocket: as for a plain socket.
+void teardown(beast::role_type role, PrefixedStream& stream, beast::error_code& ec) {
+    websocket::teardown(role, stream.socket(), ec);
+}
+template <class Handler>
+void async_teardown(beast::role_type role, PrefixedStream& stream, Handler&& handler) {
+    websocket::async_teardown(role, stream.socket(), std::forward<Handler>(handler));
+}
+
+namespace {
+
+using Clock = base::Clock;
+constexpr auto kNoThrow = asio::as_tuple(asio::use_awaitable);
+constexpr double kAgeJitter = 0.05;  // so that a fleet does not reconnect at once
+
+/// One WebSocket connection: a reader that is always reading, and one writer.
+///
+/// Held by its two coroutines.
+class WsSession final : public Session, public std::enable_shared_from_this<WsSession> {
+public:
+    WsSession(Core& core, Sessions& sessions, beast::tcp_stream stream, WsUpgrade upgrade)
+        : core_{core},
+          sessions_{sessions},
+          upgrade_{std::move(upgrade)},
+          ws_{std::move(stream), std::move(upgrade_.leftover)},
+          wake_{ws_.get_executor()},
+          outbox_{core.options.limits.send_high_bytes, core.options.limits.send_hard_bytes},
+          channel_{core, outbox_, core.next_client++, upgrade_.log_id, [this] { notify(); }},
+          expires_at_{began_ + std::chrono::duration_cast<Clock::duration>(
+                                   core.options.limits.max_connection_age *
+                                   (1 - kAgeJitter * static_cast<double>(random_bits() % 1024) / 1024))} {
+        sessions_.add(*this, upgrade_.address);
+        core_.metrics.connections(metrics::Transport::ws).add(1);
+        wake_.expires_at(Clock::time_point::max());
+    }
+
+    ~WsSession() override {
+        sessions_.remove(*this, upgrade_.address);
+        core_.metrics.connections(metrics::Transport::ws).add(-1);
+        core_.metrics.ws_closed(close_code_);
+        log();
+    }
+
+    asio::awaitable<void> read();
+    asio::awaitable<void> write();
+
+    void sweep(Clock::time_point now) override;
+    void drain() override {
+        is_draining_ = true;
+        end_if_idle();
+    }
+    void abort() override {
+        drain_code_ = websocket::close_code::service_restart;
+        is_draining_ = true;
+        channel_.abort();
+        end_if_idle();
+    }
+    void drop() override {
+        is_gone_ = true;
+        ws_.next_layer().close();
+        notify();
+    }
+    [[nodiscard]] bool is_busy() const override { return !is_gone_; }
+
+private:
+    void accept_options();
+    void notify() {
+        if (channel_.is_abusive()) close(websocket::close_code::policy_error, "too_many_bad_messages");
+        if (channel_.is_too_slow()) {
+            if (close_code_ == kOpen) {
+                core_.metrics.slow_clients_dropped.add();
+                core_.report(upgrade_.log_id + " dropped: the client does not read its responses");
+                // The channel is in the middle of its work: what it runs is cancelled after that.
+                asio::post(core_.io, [self = shared_from_this()] { self->channel_.leave(); });
+            }
+            close(websocket::close_code::policy_error, "slow_consumer");
+        }
+        wake_.cancel();
+    }
+    void end_if_idle() {
+        if (!is_draining_ || !channel_.is_idle()) return;
+        close(drain_code_, "going_away");
+        wake_.cancel();
+    }
+    /// The writer sends what waits, then a close frame. The first reason counts.
+    void close(websocket::close_code code, std::string_view reason) {
+        if (close_code_ != kOpen) return;
+        close_code_ = static_cast<int>(code);
+        close_reason_ = reason;
+        closing_since_ = Clock::now();
+    }
+    void log() const;
+
+    static constexpr int kOpen = 0;
+    static constexpr int kNoCloseFrame = 1006;
+
+    Core& core_;
+    Sessions& sessions_;
+    WsUpgrade upgrade_;
+    websocket::stream<PrefixedStream> ws_;
+    asio::steady_timer wake_;  // never expires; cancelled to wake the writer
+    WriteWatch watch_;
+    Outbox outbox_;
+    Clock::time_point began_ = Clock::now();
+    Channel channel_;
+    Clock::time_point expires_at_;
+    Clock::time_point closing_since_{};
+    websocket::close_code drain_code_ = websocket::close_code::going_away;
+    int close_code_ = kOpen;
+    std::string close_reason_;
+    std::uint64_t bytes_in_ = 0;
+    std::uint64_t bytes_out_ = 0;
+    bool is_gone_ = false;
+    bool is_draining_ = false;
+};
+
+void WsSession::accept_options() {
+    const Limits& limits = core_.options.limits;
+    websocket::stream_base::timeout timeouts{};
+    timeouts.handshake_timeout = limits.head_timeout;
+    timeouts.idle_timeout = limits.ws_idle_timeout;
+    timeouts.keep_alive_pings = true;  // at half of the idle time
+    ws_.set_option(timeouts);
+    ws_.set_option(websocket::stream_base::decorator{
+        [id = upgrade_.log_id, protocol = upgrade_.subprotocol](websocket::response_type& response) {
+            response.set("X-Request-Id", id);
+            if (!protocol.empty())
+                response.set(beast::http::field::sec_websocket_protocol, protocol);
+        }});
+    ws_.read_message_max(limits.max_body_bytes);
+    ws_.auto_fragment(false);  // one event, one frame
+    ws_.text(true);
+}
+
+asio::awaitable<void> WsSession::read() {
+    accept_options();
+    const auto [accept_ec] = co_await ws_.async_accept(upgrade_.request, kNoThrow);
+    if (accept_ec) {
+        close_code_ = kNoCloseFrame;
+        co_return;
+    }
+    asio::co_spawn(
+        core_.io, [self = shared_from_this()]() -> asio::awaitable<void> { co_await self->write(); },
+        asio::detached);
+    beast::flat_buffer buffer;
+    for (;;) {
+        const auto [ec, n] = co_await ws_.async_read(buffer, kNoThrow);
+        if (ec) break;
+        bytes_in_ += n;
+        if (close_code_ != kOpen) {  // read on for the peer's close frame, heed nothing else
+            buffer.consume(n);
+            continue;
+        }
+        if (!ws_.got_text()) {
+            close(websocket::close_code::unknown_data, "binary");
+            wake_.cancel();
+        } else {
+            channel_.on_message({static_cast<const char*>(buffer.data().data()), n});
+        }
+        buffer.consume(n);
+        if (buffer.capacity() > (16U << 10U)) buffer.shrink_to_fit();
+    }
+    if (close_code_ == kOpen) {
+        const auto code = ws_.reason().code;
+        close_code_ = code == websocket::close_code::none ? kNoCloseFrame : static_cast<int>(code);
+    }
+    is_gone_ = true;
+    channel_.leave();
+    ws_.next_layer().close();
+    wake_.cancel();
+}
+
+asio::awaitable<void> WsSession::write() {
+    while (!is_gone_) {
+        if (outbox_.empty()) {
+            if (close_code_ != kOpen) break;
+            end_if_idle();
+            if (close_code_ == kOpen) co_await wake_.async_wait(kNoThrow);
+            continue;
+        }
+        if (channel_.is_too_slow()) break;  // what still waits is for nobody
+        const std::string event = outbox_.pop();
+        const asio::const_buffer bytes = asio::buffer(event);
+        watch_.begin(Clock::now());
+        const auto [ec, n] = co_await ws_.async_write(bytes, kNoThrow);
+        watch_.end();
+        if (ec) {
+            drop();
+            co_return;
+        }
+        bytes_out_ += n;
+    }
+    if (is_gone_) co_return;
+    const websocket::close_reason reason{static_cast<websocket::close_code>(close_code_),
+                                         close_reason_};
+    co_await ws_.async_close(reason, kNoThrow);
+}
+
+void WsSession::sweep(Clock::time_point now) {
+    if (is_gone_) return;
+    const Limits& limits = core_.options.limits;
+    if (watch_.has_stalled(ws_.next_layer().socket().native_handle(), now,
+                           limits.write_stall_timeout)) {
+        if (close_code_ == kOpen) close_code_ = kNoCloseFrame;
+        core_.metrics.slow_clients_dropped.add();
+        core_.report(upgrade_.log_id + " dropped: the client took no byte for too long");
+        return drop();
+    }
+    if (close_code_ != kOpen) {
+        if (now - closing_since_ > limits.close_timeout) drop();
+        return;
+    }
+    if (now < expires_at_) return;
+    channel_.expire();
+    if (channel_.is_idle()) {
+        close(websocket::close_code::going_away, "connection_age");
+        wake_.cancel();
+    }
+}
+
+void WsSession::log() const {
+    if (!core_.options.on_access) return;
+    AccessRecord record;
+    record.id = upgrade_.log_id;
+    record.peer = upgrade_.address;
+    record.key_label = upgrade_.key_label;
+    record.method = "GET";
+    record.path = upgrade_.path;
+    record.status = 101;
+    record.close_code = close_code_;
+    record.bytes_in = bytes_in_;
+    record.bytes_out = bytes_out_;
+    record.responses = channel_.num_responses();
+    record.duration = std::chrono::duration_cast<milliseconds>(Clock::now() - began_);
+    core_.options.on_access(record);
+}
+
+}  // namespace
+
+void start_ws_session(Core& core, Sessions& sessions, beast::tcp_stream stream, WsUpgrade upgrade) {
+    const auto session =
+        std::make_shared<WsSession>(core, sessions, std::move(stream), std::move(upgrade));
+    asio::co_spawn(
+        core.io, [session]() -> asio::awaitable<void> { co_await session->read(); },
+        asio::detached);
+}
+
+}  // namespace server
