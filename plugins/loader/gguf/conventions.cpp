@@ -41,12 +41,12 @@ private:
         fail(kv, std::string{"wrong type: expected "} + expected + ", found " + describe_type(kv));
     }
 
-    const KeyValue* find_arch(const char* suffix) const {
+    [[nodiscard]] const KeyValue* find_arch(const char* suffix) const {
         return header_.find(std::string{architecture_} + "." + suffix);
     }
 
-    std::int64_t int_in_range(const KeyValue& kv, std::uint64_t i, std::int64_t min,
-                              std::int64_t max) const {
+    [[nodiscard]] std::int64_t int_in_range(const KeyValue& kv, std::uint64_t i, std::int64_t min,
+                                            std::int64_t max) const {
         if (!is_integer(kv.item_type)) fail_type(kv, kv.is_array() ? "integers" : "an integer");
         const auto value = int_item(kv, i);
         if (!value || *value < min || *value > max)
@@ -56,8 +56,8 @@ private:
         return *value;
     }
 
-    std::optional<std::int64_t> find_int(const char* suffix, std::int64_t min,
-                                         std::int64_t max) const {
+    [[nodiscard]] std::optional<std::int64_t> find_int(const char* suffix, std::int64_t min,
+                                                       std::int64_t max) const {
         const KeyValue* kv = find_arch(suffix);
         if (kv == nullptr) return std::nullopt;
         if (kv->is_array()) fail_type(*kv, "an integer");

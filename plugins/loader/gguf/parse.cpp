@@ -49,7 +49,7 @@ private:
         refuse(name_, subject_text() + "at byte " + num(offset) + ": " + words);
     }
 
-    std::string subject_text() const {
+    [[nodiscard]] std::string subject_text() const {
         switch (subject_) {
             case Subject::header:
                 return "header ";
@@ -76,7 +76,7 @@ private:
 
     // ---- reading: every length is compared with what is left before it is used ------------
 
-    std::uint64_t left() const noexcept { return bytes_.size() - pos_; }
+    [[nodiscard]] std::uint64_t left() const noexcept { return bytes_.size() - pos_; }
 
     std::string_view take(std::uint64_t n, const char* what) {
         if (n > left())

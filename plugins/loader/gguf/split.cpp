@@ -174,7 +174,7 @@ std::vector<Part> open_parts(const std::string& path, const Limits& limits) {
     parts.reserve(split.count);
     for (std::uint32_t i = 0; i < split.count; ++i) {
         if (i == split.index) {
-            parts.push_back(std::move(named));
+            parts.push_back(std::move(named));  // NOLINT(bugprone-use-after-move): one i only
             continue;
         }
         parts.push_back(open_part(part_path(*prefix, i, split.count), limits));

@@ -57,7 +57,7 @@ constexpr bool is_f16_finite(std::uint32_t bits) noexcept {
 /// IQ1_M spreads its fp16 scale over the top nibbles of four 16-bit words.
 std::uint32_t iq1_m_scale(const char* words) noexcept {
     std::uint32_t bits = 0;
-    for (int i = 0; i < 4; ++i) bits |= (load<std::uint16_t>(words + 2 * i) >> 12) << 4 * i;
+    for (std::size_t i = 0; i < 4; ++i) bits |= (load<std::uint16_t>(words + 2 * i) >> 12) << 4 * i;
     return bits;
 }
 
@@ -70,7 +70,7 @@ std::optional<std::uint64_t> walk(std::string_view data, std::uint32_t block_byt
     const char* block = data.data() + layout.offset;
     for (std::uint64_t b = 0; b < num_blocks; ++b, block += block_bytes)
         for (std::uint32_t i = 0; i < layout.count; ++i)
-            if (!is_finite(block + i * scale_bytes)) return b;
+            if (!is_finite(block + std::size_t{i} * scale_bytes)) return b;
     return std::nullopt;
 }
 
