@@ -17,7 +17,7 @@ constexpr std::string_view kWhiteSpace =
 
 // Far above what any text needs (a match of n characters takes O(n) steps), low enough that a
 // text made to be slow ends in seconds.
-constexpr std::uint32_t kMatchLimit = 200'000'000;
+constexpr std::uint32_t kMatchLimit = 100'000'000;
 constexpr std::uint32_t kDepthLimit = 50'000'000;
 constexpr std::uint32_t kHeapLimitKib = 512 * 1024;
 constexpr std::size_t kJitStackBytes = std::size_t{64} << 20;  // reserved, touched as needed
