@@ -69,6 +69,42 @@ CPU_INLINE Vec clamp(Vec x, float low, float high) {
     return select(x > h, h, x);
 }
 
+#define CPU_SIGN 0x80000000u
+#if defined(__AVX512F__)
+#define CPU_SWAPPED 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14
+#define CPU_TWICE 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7
+#define CPU_EVEN_SIGN                                                                          \
+    CPU_SIGN, 0, CPU_SIGN, 0, CPU_SIGN, 0, CPU_SIGN, 0, CPU_SIGN, 0, CPU_SIGN, 0, CPU_SIGN, 0, \
+        CPU_SIGN, 0
+#elif defined(__AVX2__)
+#define CPU_SWAPPED 1, 0, 3, 2, 5, 4, 7, 6
+#define CPU_TWICE 0, 0, 1, 1, 2, 2, 3, 3
+#define CPU_EVEN_SIGN CPU_SIGN, 0, CPU_SIGN, 0, CPU_SIGN, 0, CPU_SIGN, 0
+#else
+#define CPU_SWAPPED 1, 0, 3, 2
+#define CPU_TWICE 0, 0, 1, 1
+#define CPU_EVEN_SIGN CPU_SIGN, 0, CPU_SIGN, 0
+#endif
+
+/// (x1, x0, x3, x2, ...)
+CPU_INLINE Vec swap_pairs(Vec x) {
+    return __builtin_shufflevector(x, x, CPU_SWAPPED);
+}
+
+/// (p[0], p[0], p[1], p[1], ...), from kWidth / 2 floats.
+CPU_INLINE Vec load_twice(const float* p) {
+    typedef float Half __attribute__((vector_size(2 * kWidth)));
+    Half x;
+    memcpy(&x, p, sizeof x);
+    return __builtin_shufflevector(x, x, CPU_TWICE);
+}
+
+/// The sign of the even lanes turned.
+CPU_INLINE Vec negate_even(Vec x) {
+    constexpr VecU kSign = {CPU_EVEN_SIGN};
+    return from_bits(bits(x) ^ kSign);
+}
+
 /// All ones where x is neither NaN nor infinite.
 CPU_INLINE VecI is_finite(Vec x) {
     return (bits(x) & 0x7f800000u) != 0x7f800000u;
