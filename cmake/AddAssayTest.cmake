@@ -29,8 +29,12 @@ function(add_assay_test name)
         endif()
         add_dependencies(tests_${label} ${name})
     endforeach()
-    # The list travels as one property value, hence the escaped separator.
-    string(REPLACE ";" "\\;" labels "${arg_LABELS}")
-    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
-        PROPERTIES LABELS "${labels}" TIMEOUT ${arg_TIMEOUT})
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT ${arg_TIMEOUT})
+    # Not among the PROPERTIES above: discovery before a test run flattens a list of several labels.
+    set(script ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)
+    file(WRITE ${script}
+        "if(${name}_TESTS)\n"
+        "  set_tests_properties(\${${name}_TESTS} PROPERTIES LABELS \"${arg_LABELS}\")\n"
+        "endif()\n")
+    set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${script})
 endfunction()
