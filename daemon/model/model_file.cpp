@@ -75,7 +75,10 @@ void ModelFile::read_metadata() {
     for (std::uint64_t i = 0; i < count; ++i) {
         assay_meta meta{};
         meta.size = sizeof meta;
-        if (api_->meta(handle_, i, &meta) != ASSAY_OK)
+        const assay_status status = api_->meta(handle_, i, &meta);
+        // A value that no model of ours needs and the ABI cannot carry (u64 beyond int64).
+        if (status == ASSAY_UNSUPPORTED && meta.key != nullptr) continue;
+        if (status != ASSAY_OK)
             throw base::ModelError{path_ + ": the loader gives no metadata entry " + std::to_string(i)};
         metadata_.set(meta.key, value_of(meta));
     }
