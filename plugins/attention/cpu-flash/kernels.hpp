@@ -25,6 +25,15 @@ struct State {
     float* sum;    // [rows, value_pad]
 };
 
+/// Rows of pages to be fetched into L2 while a tile is worked on: those that the next tile reads.
+/// Pages lie anywhere, and a head's rows in them are a page of the processor apart: without this,
+/// decode waits for each of them (README.md has the figures).
+struct Prefetch {
+    const char* const* key = nullptr;    // [keys]
+    const char* const* value = nullptr;  // [keys], or null
+    std::int64_t keys = 0, key_bytes = 0, value_bytes = 0;
+};
+
 struct Tile {
     std::int64_t rows, key_pad, value_pad;
     const float* query;         // [rows, key_pad], zeros after key_dim
@@ -37,6 +46,7 @@ struct Tile {
     float* score;    // [rows, kTile] scratch
     float* rescale;  // [rows] scratch
     State state;
+    Prefetch next;
 };
 
 /// The last step of a row: sink, division, log-sum-exp.

@@ -12,6 +12,11 @@
 namespace attention::flash {
 namespace {
 
+constexpr std::int64_t kLeastHeads = 8;  // a group is not cut into parts smaller than this
+/// Query rows from which the rows of one of several key heads are copied together: they lie so far
+/// apart that they would share a few sets of L1.
+constexpr std::int64_t kCopyRows = 8;
+
 /// One run() call.
 struct Call {
     const Instance& in;
@@ -61,88 +66,165 @@ std::int64_t span_bound(const Call& c, const Sequence& seq, const Block& block) 
     return c.layer.is_sparse() ? std::min(end, c.layer.index_topk) : end;
 }
 
-void load_queries(const Call& c, const Unit& unit, const Block& block, const Scratch& s) {
-    float* row = s.query;
-    for (std::int64_t t = 0; t < block.num_tokens; ++t)
-        for (std::int64_t h = 0; h < unit.num_heads; ++h, row += c.key_pad) {
-            const float* q = sdk::at<float>(c.a.q, block.first_row + t, unit.first_head + h);
-            std::copy(q, q + c.layer.key_dim, row);
-            std::fill(row + c.layer.key_dim, row + c.key_pad, 0.0F);
-        }
+std::int64_t rows_of(const Unit& unit, const Block& block) {
+    return std::int64_t{unit.num_kv_heads} * block.num_tokens * unit.num_heads;
 }
 
-/// The addresses of the entries of one head in keys [first, last) of a span's tile at `base`: in
-/// the pages where their dtype and width allow it, else of f32 copies in `tile`.
-void load_rows(const Call& c, const Sequence& seq, const Span& span, std::int64_t base,
-               std::int64_t first, std::int64_t last, const void* plane, std::int64_t heads,
-               std::int64_t head, std::int64_t dim, float* tile, const float** out) {
-    const bool in_place = c.in.cache.dtype == ASSAY_F32 && dim % kVector == 0;
-    const std::int64_t element = sdk::dtype_bytes(c.in.cache.dtype);
+/// Calls body(r, row, head) for each row of a unit.
+template <class Body>
+void for_each_row(const Call& c, const Unit& unit, const Block& block, Body&& body) {
+    std::int64_t r = 0;
+    for (std::int64_t kv = unit.kv_head; kv < unit.kv_head + unit.num_kv_heads; ++kv)
+        for (std::int64_t t = 0; t < block.num_tokens; ++t)
+            for (std::int64_t h = 0; h < unit.num_heads; ++h)
+                body(r++, block.first_row + t, kv * c.layer.group + unit.first_head + h);
+}
+
+void load_queries(const Call& c, const Unit& unit, const Block& block, const Scratch& s) {
+    for_each_row(c, unit, block, [&](std::int64_t r, std::int64_t row, std::int64_t head) {
+        float* to = s.query + r * c.key_pad;
+        const float* q = sdk::at<float>(c.a.q, row, head);
+        std::copy(q, q + c.layer.key_dim, to);
+        std::fill(to + c.layer.key_dim, to + c.key_pad, 0.0F);
+    });
+}
+
+/// The slots of keys [first, last) of the tile at `base`.
+void load_slots(const Call& c, const Sequence& seq, const Span& span, std::int64_t base,
+                std::int64_t first, std::int64_t last, std::int64_t* slot) {
+    const std::int64_t page_tokens = c.in.cache.page_tokens;
+    if (span.slots != nullptr) {
+        std::copy(span.slots + base + first, span.slots + base + last, slot + first);
+        return;
+    }
+    for (std::int64_t k = first; k < last;) {
+        const std::int64_t begin = seq.slot(base + k, page_tokens);
+        const std::int64_t in_page = std::min(last - k, page_tokens - (base + k) % page_tokens);
+        for (std::int64_t i = 0; i < in_page; ++i) slot[k++] = begin + i;
+    }
+}
+
+/// One plane of keys or values, as one head sees it.
+struct Plane {
+    const char* base;
+    std::int64_t heads, dim, row_bytes, head_bytes;
+
+    Plane(const Call& c, std::size_t plane, std::int64_t head_dim)
+        : base{static_cast<const char*>(c.a.planes[plane])},
+          heads{c.layer.num_kv_heads},
+          dim{head_dim},
+          row_bytes{heads * dim * sdk::dtype_bytes(c.in.cache.dtype)},
+          head_bytes{dim * sdk::dtype_bytes(c.in.cache.dtype)} {}
+    [[nodiscard]] const char* row(std::int64_t slot, std::int64_t head) const {
+        return base + slot * row_bytes + head * head_bytes;
+    }
+};
+
+/// The addresses of the rows of one head: in the pages where dtype and width allow it, else of f32
+/// copies in `tile`. Copies pay, too, for many query rows over keys that lie far apart.
+void load_rows(const Call& c, const Plane& plane, const std::int64_t* slot, std::int64_t first,
+               std::int64_t last, std::int64_t head, bool has_many_rows, float* tile,
+               const float** out) {
+    const bool in_place = c.in.cache.dtype == ASSAY_F32 && plane.dim % kVector == 0 &&
+                          (plane.heads == 1 || !has_many_rows);
+    const std::int64_t pad = padded(plane.dim);
     for (std::int64_t k = first; k < last; ++k) {
-        const std::int64_t slot = span.slots != nullptr
-                                      ? std::int64_t{span.slots[base + k]}
-                                      : seq.slot(base + k, c.in.cache.page_tokens);
-        const char* row = static_cast<const char*>(plane) + (slot * heads + head) * dim * element;
+        const char* row = plane.row(slot[k], head);
         if (in_place) {
             out[k] = reinterpret_cast<const float*>(row);
             continue;
         }
-        float* copy = tile + k * padded(dim);
-        c.in.kernels->widen(c.in.cache.dtype, row, dim, copy);
-        std::fill(copy + dim, copy + padded(dim), 0.0F);
+        float* copy = tile + k * pad;
+        c.in.kernels->widen(c.in.cache.dtype, row, plane.dim, copy);
+        std::fill(copy + plane.dim, copy + pad, 0.0F);
         out[k] = copy;
     }
+}
+
+/// Sets where the next tile of a unit reads: the same keys for the next head, or the next keys.
+Prefetch next_rows(const Call& c, const Plane& key, const Plane& value, const std::int64_t* slot,
+                   std::int64_t keys, std::int64_t head, const Scratch& s) {
+    for (std::int64_t k = 0; k < keys; ++k) {
+        s.next_key[k] = key.row(slot[k], head);
+        s.next_value[k] = value.row(slot[k], head);
+    }
+    return {s.next_key, c.layer.is_mla() ? nullptr : s.next_value, keys, key.head_bytes,
+            value.head_bytes};
+}
+
+/// Which keys of the tile at `base` each row sees.
+void load_bounds(const Call& c, const Unit& unit, const Block& block, const Sequence& seq,
+                 const Span& span, std::int64_t base, const Scratch& s) {
+    for_each_row(c, unit, block, [&](std::int64_t r, std::int64_t row, std::int64_t) {
+        const std::int64_t pos = seq.position(row);
+        const std::int64_t begin = span.slots != nullptr ? span.begin : window_begin(c.layer, pos);
+        const std::int64_t end = span.slots != nullptr ? span.end : pos + 1;
+        s.begin[r] = static_cast<std::int32_t>(std::clamp<std::int64_t>(begin - base, 0, kTile));
+        s.end[r] = static_cast<std::int32_t>(std::clamp<std::int64_t>(end - base, 0, kTile));
+    });
 }
 
 /// Keys [kSplit * split, kSplit * (split + 1)) of a span, for all rows of a unit, into `partial`.
 void attend_split(Call& c, const Unit& unit, const Block& block, const Sequence& seq,
                   const Span& span, std::int64_t split, const Scratch& s, const State& partial) {
-    const std::int64_t rows = std::int64_t{block.num_tokens} * unit.num_heads;
+    const std::int64_t rows = rows_of(unit, block), rows_of_head = rows / unit.num_kv_heads;
     std::fill(partial.max, partial.max + rows, -__builtin_inff());
     std::fill(partial.total, partial.total + rows, 0.0F);
     std::fill(partial.sum, partial.sum + rows * c.value_pad, 0.0F);
 
+    const Plane key{c, 0, c.layer.key_dim}, value{c, c.layer.is_mla() ? 0U : 1U, c.layer.value_dim};
+    const bool has_many_rows = rows_of_head >= kCopyRows;
     const std::int64_t split_end = std::min(span.end, (split + 1) * kSplit);
+    std::int64_t* slot = s.slot;
+    std::int64_t* next_slot = s.slot + kTile;
     for (std::int64_t base = split * kSplit; base < split_end; base += kTile) {
         const std::int64_t first = std::max<std::int64_t>(span.begin - base, 0);
         const std::int64_t last = std::min(split_end - base, kTile);
         if (first >= last) continue;
-        load_rows(c, seq, span, base, first, last, c.a.planes[0], c.layer.num_kv_heads,
-                  unit.kv_head, c.layer.key_dim, s.key_tile, s.key);
-        for (std::int64_t k = first / 4 * 4; k < first; ++k) s.key[k] = s.key[first];
-        for (std::int64_t k = last; k % 4 != 0; ++k) s.key[k] = s.key[last - 1];
-        const float** value = s.key;
-        if (!c.layer.is_mla()) {
-            load_rows(c, seq, span, base, first, last, c.a.planes[1], c.layer.num_kv_heads,
-                      unit.kv_head, c.layer.value_dim, s.value_tile, s.value);
-            value = s.value;
+        load_slots(c, seq, span, base, first, last, slot);
+        const std::int64_t num_next = std::clamp<std::int64_t>(span.end - base - kTile, 0, kTile);
+        if (first == 0) load_slots(c, seq, span, base + kTile, 0, num_next, next_slot);
+        load_bounds(c, unit, block, seq, span, base, s);
+        for (std::int64_t i = 0; i < unit.num_kv_heads; ++i) {
+            const std::int64_t head = unit.kv_head + i;
+            load_rows(c, key, slot, first, last, head, has_many_rows, s.key_tile, s.key);
+            for (std::int64_t k = first / 4 * 4; k < first; ++k) s.key[k] = s.key[first];
+            for (std::int64_t k = last; k % 4 != 0; ++k) s.key[k] = s.key[last - 1];
+            if (!c.layer.is_mla())
+                load_rows(c, value, slot, first, last, head, has_many_rows, s.value_tile, s.value);
+            Prefetch next;
+            if (first == 0 && i + 1 < unit.num_kv_heads)
+                next = next_rows(c, key, value, slot, last, head + 1, s);
+            else if (first == 0)
+                next = next_rows(c, key, value, next_slot, num_next, unit.kv_head, s);
+            const std::int64_t r = i * rows_of_head;
+            c.in.kernels->attend(
+                {rows_of_head,
+                 c.key_pad,
+                 c.value_pad,
+                 s.query + r * c.key_pad,
+                 s.key,
+                 c.layer.is_mla() ? s.key : s.value,
+                 s.begin + r,
+                 s.end + r,
+                 c.layer.scale,
+                 c.layer.softcap,
+                 s.score,
+                 s.rescale,
+                 {partial.max + r, partial.total + r, partial.sum + r * c.value_pad},
+                 next});
         }
-        for (std::int64_t r = 0; r < rows; ++r) {
-            std::int64_t begin = span.begin, end = span.end;
-            if (span.slots == nullptr) {
-                const std::int64_t pos = seq.position(block.first_row + r / unit.num_heads);
-                begin = window_begin(c.layer, pos);
-                end = pos + 1;
-            }
-            s.begin[r] =
-                static_cast<std::int32_t>(std::clamp<std::int64_t>(begin - base, 0, kTile));
-            s.end[r] = static_cast<std::int32_t>(std::clamp<std::int64_t>(end - base, 0, kTile));
-        }
-        c.in.kernels->attend({rows, c.key_pad, c.value_pad, s.query, s.key, value, s.begin, s.end,
-                              c.layer.scale, c.layer.softcap, s.score, s.rescale, partial});
     }
 }
 
 void finish_unit(const Call& c, const Unit& unit, const Block& block, const State& state) {
-    for (std::int64_t t = 0, r = 0; t < block.num_tokens; ++t)
-        for (std::int64_t h = 0; h < unit.num_heads; ++h, ++r) {
-            const std::int64_t row = block.first_row + t, head = unit.first_head + h;
-            c.in.kernels->finish(
-                {c.layer.value_dim, c.layer.has_sinks ? sdk::at<float>(c.a.sinks, head) : nullptr,
-                 state.max[r], state.total[r], state.sum + r * c.value_pad,
-                 sdk::at<float>(c.a.out, row, head),
-                 c.a.lse.data != nullptr ? sdk::at<float>(c.a.lse, row, head) : nullptr});
-        }
+    for_each_row(c, unit, block, [&](std::int64_t r, std::int64_t row, std::int64_t head) {
+        c.in.kernels->finish(
+            {c.layer.value_dim, c.layer.has_sinks ? sdk::at<float>(c.a.sinks, head) : nullptr,
+             state.max[r], state.total[r], state.sum + r * c.value_pad,
+             sdk::at<float>(c.a.out, row, head),
+             c.a.lse.data != nullptr ? sdk::at<float>(c.a.lse, row, head) : nullptr});
+    });
 }
 
 /// Tokens of a sequence go in blocks of about kBlockRows rows; sparse ones alone, since each has a
@@ -164,7 +246,7 @@ std::int64_t make_blocks(const Call& c) {
 void run_unit(Call& c, const Unit& unit, const Scratch& s) {
     const Block& block = c.w.blocks[unit.block];
     const Sequence seq = sequence(*c.a.batch, block.sequence);
-    const std::int64_t rows = std::int64_t{block.num_tokens} * unit.num_heads;
+    const std::int64_t rows = rows_of(unit, block);
     const Span span =
         c.layer.is_sparse() ? sparse_span(c, seq, block, s) : dense_span(c.layer, seq, block);
     load_queries(c, unit, block, s);
@@ -204,11 +286,47 @@ void run_splits(Call& c, std::int64_t num_units, std::int64_t workers, const ass
             const std::int64_t unit_end = unit.first_item + unit.num_splits;
             for (std::int64_t item = std::max(wave, unit.first_item);
                  item < std::min(wave_end, unit_end); ++item)
-                c.in.kernels->merge(std::int64_t{block.num_tokens} * unit.num_heads, c.value_pad,
-                                    c.w.states[u], c.w.partials[item - wave]);
+                c.in.kernels->merge(rows_of(unit, block), c.value_pad, c.w.states[u],
+                                    c.w.partials[item - wave]);
             if (unit_end > wave && unit_end <= wave_end) finish_unit(c, unit, block, c.w.states[u]);
         });
     }
+}
+
+/// How the heads of a block are shared out.
+struct Cut {
+    std::int64_t kv_heads, kv_parts;  // key heads of a unit; units that make up all
+    std::int64_t heads,
+        group_parts;  // query heads of a group in a unit; units that make up a group
+};
+
+/// Key heads go together while the rows are few, so that a page is used up while it is near. They
+/// are separated, and then a large group is cut, only for the sake of idle workers: each part of a
+/// group reads the keys again.
+Cut choose_cut(const Call& c, std::int64_t num_blocks, std::int64_t workers) {
+    std::int64_t most_tokens = 0, most_splits = 1;
+    for (std::int64_t b = 0; b < num_blocks; ++b) {
+        const Sequence seq = sequence(*c.a.batch, c.w.blocks[b].sequence);
+        most_tokens = std::max<std::int64_t>(most_tokens, c.w.blocks[b].num_tokens);
+        most_splits =
+            std::max(most_splits, (span_bound(c, seq, c.w.blocks[b]) + kSplit - 1) / kSplit);
+    }
+    const auto parts = [](std::int64_t n, std::int64_t each) { return (n + each - 1) / each; };
+    Cut cut{};
+    cut.kv_heads = std::clamp<std::int64_t>(kBlockRows / (most_tokens * c.layer.group), 1,
+                                            c.layer.num_kv_heads);
+    cut.heads = c.layer.group;
+    const auto items = [&] {
+        return num_blocks * parts(c.layer.num_kv_heads, cut.kv_heads) *
+               parts(c.layer.group, cut.heads) * most_splits;
+    };
+    if (workers > 1) {
+        while (cut.kv_heads > 1 && items() < workers) cut.kv_heads = (cut.kv_heads + 1) / 2;
+        while (cut.heads >= 2 * kLeastHeads && items() < workers) cut.heads = (cut.heads + 1) / 2;
+    }
+    cut.kv_parts = parts(c.layer.num_kv_heads, cut.kv_heads);
+    cut.group_parts = parts(c.layer.group, cut.heads);
+    return cut;
 }
 
 }  // namespace
@@ -223,24 +341,19 @@ void run(const Instance& in, const Layer& layer, const assay_attn_args& a,
     const std::int64_t workers =
         stream.lanes != nullptr ? std::min<std::int64_t>(in.max_workers, stream.lanes->width) : 1;
 
-    // A group of many heads is cut for the sake of the other workers, but not below a few rows:
-    // each part reads the keys again.
-    constexpr std::int64_t kLeastHeads = 8;
-    std::int64_t heads = layer.group;
-    while (workers > 1 && heads >= 2 * kLeastHeads &&
-           num_blocks * layer.num_kv_heads * ((layer.group + heads - 1) / heads) < workers)
-        heads = (heads + 1) / 2;
-    const std::int64_t parts = (layer.group + heads - 1) / heads;
-    const std::int64_t num_units = num_blocks * layer.num_kv_heads * parts;
+    const Cut cut = choose_cut(c, num_blocks, workers);
+    const std::int64_t num_units = num_blocks * cut.kv_parts * cut.group_parts;
     const auto unit_at = [&](std::int64_t i) {
-        const std::int64_t part = i % parts, kv_head = i / parts % layer.num_kv_heads;
-        return Unit{static_cast<std::int32_t>(i / parts / layer.num_kv_heads),
-                    static_cast<std::int32_t>(kv_head),
-                    static_cast<std::int32_t>(kv_head * layer.group + part * heads),
-                    static_cast<std::int32_t>(std::min(heads, layer.group - part * heads)),
-                    0,
-                    0,
-                    0};
+        const std::int64_t part = i % cut.group_parts * cut.heads;
+        const std::int64_t kv_head = i / cut.group_parts % cut.kv_parts * cut.kv_heads;
+        Unit unit{};
+        unit.block = static_cast<std::int32_t>(i / cut.group_parts / cut.kv_parts);
+        unit.kv_head = static_cast<std::int32_t>(kv_head);
+        unit.num_kv_heads =
+            static_cast<std::int32_t>(std::min(cut.kv_heads, layer.num_kv_heads - kv_head));
+        unit.first_head = static_cast<std::int32_t>(part);
+        unit.num_heads = static_cast<std::int32_t>(std::min(cut.heads, layer.group - part));
+        return unit;
     };
 
     bool has_splits = false;

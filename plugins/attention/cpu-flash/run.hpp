@@ -26,8 +26,8 @@ struct Instance {
     std::int64_t key_pad = 0, value_pad = 0, max_rows = 0, topk = 0, index_heads = 0, index_pad = 0;
 };
 
-/// Query rows (tokens x heads) that share one pass over the keys, at least; a token's heads are
-/// kept together, so that a group of more heads than this makes a larger block.
+/// Query rows (tokens x heads) of an item, about; the heads of a group are kept together, so that a
+/// group of more than this makes a larger item.
 constexpr std::int64_t kBlockRows = 64;
 
 /// Fills the derived sizes of an instance whose layers are set.

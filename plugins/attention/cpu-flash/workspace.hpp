@@ -35,18 +35,21 @@ inline State take_state(Carver& carver, const Instance& in) {
 
 /// One worker's own memory.
 struct Scratch {
-    float* query;          // [max_rows, key_pad], or [index_heads, index_pad]
-    float* key_tile;       // [kTile, key_pad or index_pad]; used when pages cannot be read in place
-    float* value_tile;     // [kTile, value_pad]
-    float* score;          // [max_rows or index_heads, kTile]
-    float* rescale;        // [max_rows]
-    const float** key;     // [kTile]
-    const float** value;   // [kTile]
-    std::int32_t* begin;   // [max_rows]
-    std::int32_t* end;     // [max_rows]
-    std::int32_t* slots;   // [topk]
-    std::int32_t* sorted;  // [topk]
-    std::uint32_t* order;  // [max_kv_len] of index layers
+    float* query;         // [max_rows, key_pad], or [index_heads, index_pad]
+    float* key_tile;      // [kTile, key_pad or index_pad]; used when pages cannot be read in place
+    float* value_tile;    // [kTile, value_pad]
+    float* score;         // [max_rows or index_heads, kTile]
+    float* rescale;       // [max_rows]
+    const float** key;    // [kTile]
+    const float** value;  // [kTile]
+    std::int64_t* slot;   // [2, kTile] of this tile and the next
+    const char** next_key;    // [kTile]
+    const char** next_value;  // [kTile]
+    std::int32_t* begin;      // [max_rows]
+    std::int32_t* end;        // [max_rows]
+    std::int32_t* slots;      // [topk]
+    std::int32_t* sorted;     // [topk]
+    std::uint32_t* order;     // [max_kv_len] of index layers
     State partial, state;
 };
 
@@ -60,6 +63,9 @@ inline Scratch take_scratch(Carver& carver, const Instance& in) {
     s.rescale = carver.take<float>(in.max_rows);
     s.key = carver.take<const float*>(kTile);
     s.value = carver.take<const float*>(kTile);
+    s.slot = carver.take<std::int64_t>(2 * kTile);
+    s.next_key = carver.take<const char*>(kTile);
+    s.next_value = carver.take<const char*>(kTile);
     s.begin = carver.take<std::int32_t>(in.max_rows);
     s.end = carver.take<std::int32_t>(in.max_rows);
     s.slots = carver.take<std::int32_t>(in.topk);
@@ -75,10 +81,11 @@ struct Block {
     std::int32_t sequence, first_row, num_tokens;
 };
 
-/// Some heads of a block of tokens over one key head, whose splits are shared out among workers.
+/// A block of tokens and key heads [kv_head, kv_head + num_kv_heads), with num_heads query heads
+/// each from `first_head` of the group on. Its rows go key head by key head, then token by token.
 struct Unit {
-    std::int32_t block, kv_head, first_head, num_heads;
-    std::int64_t first_split, num_splits, first_item;
+    std::int32_t block, kv_head, num_kv_heads, first_head, num_heads;
+    std::int64_t first_split, num_splits, first_item;  // in split mode
 };
 
 /// Everything. Parts: `units` are for the split mode of run(), `scores` for index().
