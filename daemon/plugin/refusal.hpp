@@ -21,7 +21,7 @@ struct Rejected {
 /// @param requirement  "MLA prefill of layers 0-5 (…)"
 /// @param able         plugins that could, but are not configured
 /// @param kind         "attention/1"
-/// @param found        Registry::describe()
+/// @param found        Registry::summary()
 [[nodiscard]] base::ConfigError refusal(const std::string& key, const std::string& requirement,
                                         const std::vector<Rejected>& candidates,
                                         const std::vector<std::string>& able,

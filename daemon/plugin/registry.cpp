@@ -232,6 +232,20 @@ std::vector<std::string> Registry::ids(std::string_view kind) const {
     return {ids.begin(), ids.end()};
 }
 
+std::string Registry::summary(std::string_view kind) const {
+    std::string out;
+    for (const Candidate& candidate : candidates_) {
+        const ImageFacts& facts = candidate.facts;
+        if (!candidate.usable())
+            out += "refused " + candidate.path.string() + ": " + candidate.reason + '\n';
+        else if (candidate.has_kind(kind))
+            out +=
+                "usable  " + facts.id + ' ' + facts.version + ' ' + candidate.path.string() + '\n';
+    }
+    if (out.empty()) out = "no plugin of kind " + std::string{kind} + ", and none refused\n";
+    return out;
+}
+
 std::string Registry::describe() const {
     std::ostringstream out;
     for (const fs::path& folder : settings_.folders) out << "folder " << folder.string() << '\n';

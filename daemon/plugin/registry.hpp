@@ -67,6 +67,9 @@ public:
     /// Every candidate with its reason, a few lines each.
     [[nodiscard]] std::string describe() const;
 
+    /// One line each: the usable candidates of a kind, and every refused one with its reason.
+    [[nodiscard]] std::string summary(std::string_view kind) const;
+
 private:
     void examine(Candidate& candidate);
     void refuse_ambiguous_ids();

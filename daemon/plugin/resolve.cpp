@@ -144,7 +144,7 @@ void resolve_quant(Registry& registry, const Requirements& requirements, Resolut
             throw refusal(
                 "backends.quant",
                 "weight format " + format + " (" + first_label(requirements, format) + ')',
-                rejected, able, ASSAY_KIND_QUANT, registry.describe());
+                rejected, able, ASSAY_KIND_QUANT, registry.summary(ASSAY_KIND_QUANT));
         }
         for (const Rejected& other : rejected)
             out.plan.passed_over.push_back({"quant " + format, other.id, other.reason});
@@ -197,7 +197,7 @@ std::shared_ptr<Device> open_device(Registry& registry, const Requirements& requ
     for (const std::string& id : others(registry, ASSAY_KIND_DEVICE, requirements.device))
         if (try_one(id, unused) != nullptr) able.push_back(id);
     throw refusal("backends.device", "device " + std::to_string(requirements.device_ordinal),
-                  configured, able, ASSAY_KIND_DEVICE, registry.describe());
+                  configured, able, ASSAY_KIND_DEVICE, registry.summary(ASSAY_KIND_DEVICE));
 }
 
 Resolution resolve(Registry& registry, const Requirements& requirements) {

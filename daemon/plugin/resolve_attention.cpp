@@ -266,13 +266,13 @@ void resolve_attention(Registry& registry, const Requirements& requirements, Res
         throw refusal("backends.attention.prefill",
                       requirement_text(requirements, *out.device, ASSAY_PREFILL), prefill.rejected,
                       backends.able(requirements.attention_prefill, ASSAY_PREFILL, nullptr),
-                      ASSAY_KIND_ATTENTION, registry.describe());
+                      ASSAY_KIND_ATTENTION, registry.summary(ASSAY_KIND_ATTENTION));
     Judged decode = judge_list(backends, requirements.attention_decode, ASSAY_DECODE);
     if (decode.fit.empty())
         throw refusal("backends.attention.decode",
                       requirement_text(requirements, *out.device, ASSAY_DECODE), decode.rejected,
                       backends.able(requirements.attention_decode, ASSAY_DECODE, prefill.fit[0]),
-                      ASSAY_KIND_ATTENTION, registry.describe());
+                      ASSAY_KIND_ATTENTION, registry.summary(ASSAY_KIND_ATTENTION));
 
     // Prefill's order decides, then decode's: the first pair that shares its pages.
     std::vector<PassedOver> conflicts;
@@ -300,7 +300,7 @@ void resolve_attention(Registry& registry, const Requirements& requirements, Res
                       " from the pages that prefill writes",
                   decode.rejected,
                   backends.able(requirements.attention_decode, ASSAY_DECODE, &writer),
-                  ASSAY_KIND_ATTENTION, registry.describe());
+                  ASSAY_KIND_ATTENTION, registry.summary(ASSAY_KIND_ATTENTION));
 }
 
 }  // namespace plugin
