@@ -227,11 +227,15 @@ void finish_unit(const Call& c, const Unit& unit, const Block& block, const Stat
     });
 }
 
-/// Tokens of a sequence go in blocks of about kBlockRows rows; sparse ones alone, since each has a
-/// selection of its own.
-std::int64_t make_blocks(const Call& c) {
-    const std::int64_t most =
-        c.layer.is_sparse() ? 1 : std::max<std::int64_t>(1, kBlockRows / c.layer.group);
+/// Tokens of a sequence go in blocks of as many rows as block_rows() says, or fewer where that
+/// would leave workers idle; sparse ones go alone, since each has a selection of its own.
+std::int64_t make_blocks(const Call& c, std::int64_t workers) {
+    constexpr std::int64_t kLeastRows = 16;
+    const std::int64_t tokens = end_row(*c.a.batch) - first_row(*c.a.batch);
+    std::int64_t most = c.layer.is_sparse() ? 1 : block_rows(c.layer) / c.layer.group;
+    while (workers > 1 && most * c.layer.group > kLeastRows && most > 1 &&
+           tokens / most * c.layer.num_kv_heads < 4 * workers)
+        most = (most + 1) / 2;
     std::int64_t n = 0;
     for (std::int32_t i = 0; i < c.a.batch->num_seqs; ++i) {
         const Sequence seq = sequence(*c.a.batch, i);
@@ -313,7 +317,7 @@ Cut choose_cut(const Call& c, std::int64_t num_blocks, std::int64_t workers) {
     }
     const auto parts = [](std::int64_t n, std::int64_t each) { return (n + each - 1) / each; };
     Cut cut{};
-    cut.kv_heads = std::clamp<std::int64_t>(kBlockRows / (most_tokens * c.layer.group), 1,
+    cut.kv_heads = std::clamp<std::int64_t>(kTogetherRows / (most_tokens * c.layer.group), 1,
                                             c.layer.num_kv_heads);
     cut.heads = c.layer.group;
     const auto items = [&] {
@@ -337,10 +341,10 @@ void run(const Instance& in, const Layer& layer, const assay_attn_args& a,
     if (first_row(*a.batch) == end_row(*a.batch)) return;
     const Workspace w = open_workspace(in, *a.batch, a.workspace, a.workspace_bytes);
     Call c{in, layer, a, w};
-    const std::int64_t num_blocks = make_blocks(c);
     const std::int64_t workers =
         stream.lanes != nullptr ? std::min<std::int64_t>(in.max_workers, stream.lanes->width) : 1;
 
+    const std::int64_t num_blocks = make_blocks(c, workers);
     const Cut cut = choose_cut(c, num_blocks, workers);
     const std::int64_t num_units = num_blocks * cut.kv_parts * cut.group_parts;
     const auto unit_at = [&](std::int64_t i) {

@@ -26,9 +26,18 @@ struct Instance {
     std::int64_t key_pad = 0, value_pad = 0, max_rows = 0, topk = 0, index_heads = 0, index_pad = 0;
 };
 
-/// Query rows (tokens x heads) of an item, about; the heads of a group are kept together, so that a
-/// group of more than this makes a larger item.
-constexpr std::int64_t kBlockRows = 64;
+/// Query rows (tokens x heads) of an item at most: so many that their queries and sums, 256 KiB,
+/// stay in L2 beside a tile while the keys pass by. The heads of a group are kept together, so that
+/// a larger group makes a larger item.
+[[nodiscard]] inline std::int64_t block_rows(const Layer& layer) noexcept {
+    constexpr std::int64_t kFloats = 64 * 1024;
+    const std::int64_t rows = kFloats / (padded(layer.key_dim) + padded(layer.value_dim));
+    const std::int64_t bounded = rows < 16 ? 16 : rows > 256 ? 256 : rows;
+    return bounded > layer.group ? bounded : layer.group;
+}
+
+/// Query rows of several key heads in one item.
+constexpr std::int64_t kTogetherRows = 64;
 
 /// Fills the derived sizes of an instance whose layers are set.
 void prepare_sizes(Instance& in);

@@ -8,7 +8,7 @@ void prepare_sizes(Instance& in) {
     for (const Layer& layer : in.layers) {
         in.key_pad = std::max(in.key_pad, padded(layer.key_dim));
         in.value_pad = std::max(in.value_pad, padded(layer.value_dim));
-        in.max_rows = std::max({in.max_rows, kBlockRows, layer.group});
+        in.max_rows = std::max({in.max_rows, block_rows(layer), kTogetherRows});
         in.topk = std::max(in.topk, layer.index_topk);
         in.index_heads = std::max(in.index_heads, layer.index_n_heads);
         in.index_pad = std::max(in.index_pad, padded(layer.index_head_dim));
