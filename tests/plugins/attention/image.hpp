@@ -4,8 +4,7 @@
 
 #include "cxx/plugin.hpp"
 
-#include <gtest/gtest.h>
-
+#include <algorithm>
 #include <cstdint>
 #include <dlfcn.h>
 #include <stdexcept>

@@ -7,6 +7,8 @@
 #include "image.hpp"
 #include "tests/support/lanes.hpp"
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <random>
 #include <string>

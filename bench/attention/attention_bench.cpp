@@ -1,15 +1,15 @@
 // Times of an attention image beside the machine's limits, which are measured in the same run:
-//   attention_bench [image] [tier] [kv dtype: f32 f16 bf16] [lanes]
+//   attention_bench [image] [tier] [kv dtype: f32 f16 bf16] [lanes] [part of a row's name]
 // Read bandwidth bounds decode, fused multiply-adds bound prefill. Caches are larger than L2 (and
 // than a fair share of L3) where the row says "cold".
 
-#include "image.hpp"
+#include "bench/quant/probes.hpp"
+#include "tests/plugins/attention/image.hpp"
 #include "tests/support/lanes.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <functional>
 #include <numeric>
 #include <random>
@@ -19,37 +19,15 @@
 namespace attention_test {
 namespace {
 
-/// Processor time of a call by lane, the least of five: on a shared machine wall time measures the
-/// neighbours. Waiting for memory counts; waiting for a lane does not.
-double seconds(std::uint32_t width, const std::function<void()>& body) {
-    const auto now = [] {
-        timespec t{};
-        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-        return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
-    };
+/// Processor time of a call, the least of five.
+double seconds(const std::function<void()>& body) {
     double least = 1e9;
     for (int i = 0; i < 5; ++i) {
-        const double begin = now();
+        const double begin = bench::now_seconds();
         body();
-        least = std::min(least, (now() - begin) / width);
+        least = std::min(least, bench::now_seconds() - begin);
     }
     return least;
-}
-
-/// Bytes a second that all lanes together read from memory.
-double read_bandwidth(const assay_lanes* lanes) {
-    std::vector<float> x(64 << 20, 1.0F);
-    std::vector<float> sums(lanes->width * 64);
-    const double t = seconds(lanes->width, [&] {
-        sdk::parallel_for(lanes, 64, [&](std::uint32_t i, std::uint32_t lane) {
-            const float* p = x.data() + i * (x.size() / 64);
-            float s[64] = {};
-            for (std::size_t k = 0; k < x.size() / 64; k += 64)
-                for (std::size_t j = 0; j < 64; ++j) s[j] += p[k + j];
-            for (const float f : s) sums[lane * 64] += f;
-        });
-    });
-    return static_cast<double>(x.size() * 4) / t;
 }
 
 struct Shape {
@@ -58,8 +36,8 @@ struct Shape {
     int num_seqs, q_len, kv_len;
 };
 
-void measure(const Backend& backend, const Shape& shape, const assay_lanes* lanes,
-             double bandwidth) {
+void measure(const Backend& backend, const Shape& shape, const assay_lanes* lanes, double bandwidth,
+             double peak) {
     const assay_attn_layer& layer = shape.layer;
     Instance instance{backend, layer, 32, static_cast<std::int32_t>(lanes->width)};
     const bool is_mla = layer.attn_class != ASSAY_ATTN_GQA;
@@ -132,7 +110,7 @@ void measure(const Backend& backend, const Shape& shape, const assay_lanes* lane
         a.topk_slots = sdk::make_tensor(topk.data(), ASSAY_I32, rows, layer.index_topk);
         a.workspace = workspace.data();
         a.workspace_bytes = workspace_bytes;
-        index_seconds = seconds(lanes->width, [&] {
+        index_seconds = seconds([&] {
             if (instance.table().index(instance.self(), 0, &a, &stream, &err) != ASSAY_OK)
                 std::puts(err.text);
         });
@@ -152,7 +130,7 @@ void measure(const Backend& backend, const Shape& shape, const assay_lanes* lane
     if (is_sparse) a.topk_slots = sdk::make_tensor(topk.data(), ASSAY_I32, rows, layer.index_topk);
     a.workspace = workspace.data();
     a.workspace_bytes = workspace_bytes;
-    const double t = seconds(lanes->width, [&] {
+    const double t = seconds([&] {
         if (instance.table().run(instance.self(), 0, &a, &stream, &err) != ASSAY_OK)
             std::puts(err.text);
     });
@@ -167,8 +145,9 @@ void measure(const Backend& backend, const Shape& shape, const assay_lanes* lane
     const double kv = is_sparse ? pairs : static_cast<double>(shape.kv_len) * shape.num_seqs;
     const double bytes = kv * static_cast<double>(bytes_per_token);
     const double flops = 2 * pairs * static_cast<double>(heads * (key_dim + value_dim));
-    std::printf("%-26s %9.3f ms  %7.2f GB/s (%3.0f %% of reading)  %7.1f GFLOP/s", shape.name,
-                t * 1e3, bytes / t * 1e-9, 100 * bytes / t / bandwidth, flops / t * 1e-9);
+    std::printf("%-26s %9.3f ms  %6.2f GB/s, %3.0f %% of reading  %6.1f GFLOP/s, %3.0f %% of peak",
+                shape.name, t * 1e3, bytes / t * 1e-9, 100 * bytes / t / bandwidth,
+                flops / t * 1e-9, 100 * flops / t / peak);
     if (is_sparse) std::printf("  index %8.3f ms", index_seconds * 1e3);
     std::printf("\n");
 }
@@ -186,9 +165,12 @@ int main(int argc, char** argv) {
                           : dtype == "bf16" ? ASSAY_BF16
                                             : ASSAY_F32};
     support::TestLanes lanes{width};
-    const double bandwidth = read_bandwidth(lanes.get());
-    std::printf("%s %s %s, %u lanes; reading %.1f GB/s\n", image.c_str(), tier.c_str(),
-                dtype.c_str(), width, bandwidth * 1e-9);
+    bench::is_cpu_time = width == 1;
+    const double bandwidth = bench::read_bandwidth(lanes.get());
+    const double peak = 2 * bench::f32_peak(lanes.get());
+    std::printf("%s %s %s, %u lanes, %s time; reading %.1f GB/s, f32 %.1f GFLOP/s\n", image.c_str(),
+                tier.c_str(), dtype.c_str(), width, bench::is_cpu_time ? "processor" : "wall",
+                bandwidth * 1e-9, peak * 1e-9);
     const assay_attn_layer llama = gqa_layer(32, 8, 128, 128, 0.0884F);
     const assay_attn_layer demo = mla_layer(4, 256, 32, 0.1F);
     const assay_attn_layer glm = mla_layer(64, 512, 64, 0.0625F);
@@ -206,6 +188,6 @@ int main(int argc, char** argv) {
     };
     for (const Shape& shape : shapes)
         if (argc <= 5 || std::string_view{shape.name}.find(argv[5]) != std::string_view::npos)
-            measure(backend, shape, lanes.get(), bandwidth);
+            measure(backend, shape, lanes.get(), bandwidth, peak);
     return 0;
 }
