@@ -29,44 +29,61 @@ __attribute__((target("avx2"))) std::int64_t sum_of(const std::uint8_t* p, std::
     return _mm256_extract_epi64(all, 0) + _mm256_extract_epi64(all, 3);
 }
 
-constexpr std::int64_t kPeakSteps = 4'000'000;
+constexpr std::int64_t kPeakSteps = 1'000'000;
 
-// Ten independent chains cover the latency of the instruction.
-__attribute__((target("avx512f,avx512vnni"))) std::int64_t dot_products() {
-    __m512i sum[10] = {};
+// Ten independent chains cover the latency of the instruction. Named registers: an array would live
+// in memory.
+#define TEN(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9)
+
+__attribute__((target("avx512f,avx512vnni"))) int dot_products() {
     const __m512i a = _mm512_set1_epi32(0x01020304), b = _mm512_set1_epi32(0x04030201);
-    for (std::int64_t i = 0; i < kPeakSteps; ++i)
-        for (__m512i& s : sum) {
-            s = _mm512_dpbusd_epi32(s, a, b);
-            asm volatile("" : "+v"(s));
-        }
-    __m512i all = sum[0];
-    for (const __m512i& s : sum) all = _mm512_add_epi32(all, s);
-    return _mm512_reduce_add_epi32(all);
+#define DECLARE(i) __m512i s##i = _mm512_setzero_si512();
+#define STEP(i)                             \
+    s##i = _mm512_dpbusd_epi32(s##i, a, b); \
+    asm volatile("" : "+v"(s##i));
+    TEN(DECLARE)
+    for (std::int64_t i = 0; i < kPeakSteps; ++i) {
+        TEN(STEP)
+    }
+#define SUM(i) +_mm_cvtsi128_si32(_mm512_castsi512_si128(s##i))
+    return TEN(SUM);
+#undef DECLARE
+#undef STEP
+#undef SUM
 }
 
 __attribute__((target("avx512f"))) float multiply_adds512() {
-    __m512 sum[10] = {};
     const __m512 a = _mm512_set1_ps(1.5f), b = _mm512_set1_ps(1e-9f);
-    for (std::int64_t i = 0; i < kPeakSteps; ++i)
-        for (__m512& s : sum) {
-            s = _mm512_fmadd_ps(a, b, s);
-            asm volatile("" : "+v"(s));
-        }
-    __m512 all = sum[0];
-    for (const __m512& s : sum) all = _mm512_add_ps(all, s);
-    return _mm512_reduce_add_ps(all);
+#define DECLARE(i) __m512 s##i = _mm512_setzero_ps();
+#define STEP(i)                         \
+    s##i = _mm512_fmadd_ps(a, b, s##i); \
+    asm volatile("" : "+v"(s##i));
+    TEN(DECLARE)
+    for (std::int64_t i = 0; i < kPeakSteps; ++i) {
+        TEN(STEP)
+    }
+#define SUM(i) +_mm512_cvtss_f32(s##i)
+    return TEN(SUM);
+#undef DECLARE
+#undef STEP
+#undef SUM
 }
 
 __attribute__((target("avx2,fma"))) float multiply_adds256() {
-    __m256 sum[10] = {};
     const __m256 a = _mm256_set1_ps(1.5f), b = _mm256_set1_ps(1e-9f);
-    for (std::int64_t i = 0; i < kPeakSteps; ++i)
-        for (__m256& s : sum) {
-            s = _mm256_fmadd_ps(a, b, s);
-            asm volatile("" : "+x"(s));
-        }
-    return _mm256_cvtss_f32(sum[0]);
+#define DECLARE(i) __m256 s##i = _mm256_setzero_ps();
+#define STEP(i)                         \
+    s##i = _mm256_fmadd_ps(a, b, s##i); \
+    asm volatile("" : "+x"(s##i));
+    TEN(DECLARE)
+    for (std::int64_t i = 0; i < kPeakSteps; ++i) {
+        TEN(STEP)
+    }
+#define SUM(i) +_mm256_cvtss_f32(s##i)
+    return TEN(SUM);
+#undef DECLARE
+#undef STEP
+#undef SUM
 }
 
 template <class Body>

@@ -10,7 +10,7 @@
 namespace ggml {
 
 /// A tile is kTileRows weight rows (fewer at the end of a weight) by up to kTileTokens rows of x.
-inline constexpr int kTileRows = 16;
+inline constexpr int kTileRows = 32;
 inline constexpr int kTileTokens = 16;
 
 /// Integer kernels work on groups of 32 or 16 elements with one scale, in runs of 256 elements.
@@ -32,17 +32,31 @@ struct alignas(32) Groups16 {
 };
 
 [[nodiscard]] static inline constexpr int lane16(int g) noexcept {
-    return (g & 8) | (g & 1) << 2 | (g & 7) >> 1;
+    return (g & 3) | (g & 4) << 1 | (g & 8) >> 1;
+}
+
+/// Where half `half` (sixteen elements) of group g of 32 lies in the 256 bytes of a run of x: the
+/// order in which weights are unpacked, see simd/unpack.hpp.
+[[nodiscard]] static inline constexpr int offset_in_run(int g, int half) noexcept {
+    return 64 * (g % 4) + 32 * half + 16 * (g / 4);
 }
 
 /// Activations of one call, quantized to 8 bits per group of 32.
 /// scale = max|x| / 127, q = x * (127 / max|x|) to nearest even; a group with a NaN or infinite
 /// element has scale NaN, so that its products are NaN too.
+///
+/// A record a run: 256 bytes of q in the order of offset_in_run(), zero beyond k, then Groups32 and
+/// Groups16 where a weight of the call has groups of that size.
 struct QuantizedX {
-    std::int64_t num_runs;  // ceil(k / 256)
-    std::int8_t* q;         // [rows, num_runs * 256], zero beyond k; 64-byte aligned
-    Groups32* groups32;     // [rows, num_runs], or null when no weight of the call has groups of 32
-    Groups16* groups16;     // [rows, num_runs], or null
+    std::int64_t num_runs;    // ceil(k / 256)
+    std::int64_t run_bytes;   // of a record
+    std::int64_t at32, at16;  // offsets of the groups in it; 0 where there are none
+    std::uint8_t* data;       // [rows, num_runs, run_bytes], 64-byte aligned
+
+    /// Inlined always, as the tiers must not share code (README.md).
+    [[nodiscard, gnu::always_inline]] inline std::int64_t row_bytes() const noexcept {
+        return num_runs * run_bytes;
+    }
 };
 
 struct QuantizeArgs {

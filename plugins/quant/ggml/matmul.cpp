@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 namespace ggml {
 namespace {
@@ -49,11 +50,14 @@ Layout lay_out(void* base, const Tier& tier, const Needs& needs, std::int64_t k,
     Layout l{};
     l.active = scratch.take<std::int32_t>(num_experts);
     l.x.num_runs = (k + kRunCols - 1) / kRunCols;
-    const std::int64_t num_runs = l.x.num_runs * num_x;
-    if (needs.has_groups32 || needs.has_groups16)
-        l.x.q = scratch.take<std::int8_t>(num_runs * kRunCols);
-    if (needs.has_groups32) l.x.groups32 = scratch.take<Groups32>(num_runs);
-    if (needs.has_groups16) l.x.groups16 = scratch.take<Groups16>(num_runs);
+    if (needs.has_groups32 || needs.has_groups16) {
+        l.x.run_bytes = kRunCols;
+        if (needs.has_groups32)
+            l.x.at32 = std::exchange(l.x.run_bytes, l.x.run_bytes + std::int64_t{sizeof(Groups32)});
+        if (needs.has_groups16)
+            l.x.at16 = std::exchange(l.x.run_bytes, l.x.run_bytes + std::int64_t{sizeof(Groups16)});
+        l.x.data = scratch.take<std::uint8_t>(num_x * l.x.row_bytes());
+    }
     l.shared_bytes = scratch.used();
     for (int part = 0; part < 2; ++part) {
         l.first.panel[part] = scratch.take<std::byte>(needs.panel_bytes[part]);
@@ -251,7 +255,7 @@ assay_status run_matmul(const Tier& tier, std::int32_t op, const assay_matmul& a
         work.tasks_per_expert += num_blocks(args.w[i]->rows, work.task_rows);
     num_workers = std::min(num_workers, work.num_tasks());
 
-    if (layout.x.q != nullptr)
+    if (layout.x.data != nullptr)
         quantize_rows(tier, call, layout.x, by_slot, num_workers > 1 ? stream.lanes : nullptr);
     sdk::parallel_for(stream.lanes, num_workers, [&work](std::uint32_t worker, std::uint32_t) {
         const Slot slot = slot_at(work.layout, worker);

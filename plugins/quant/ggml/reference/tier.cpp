@@ -20,18 +20,19 @@ std::int64_t panel_bytes(std::int64_t k) {
 void pack(const PackArgs& args) {
     constexpr std::int64_t kPiece = 256;
     float piece[kPiece];
-    auto* panel = static_cast<float*>(args.panel);
     const std::int64_t cols = args.format->abi.block_cols, bytes = args.format->abi.block_bytes;
     for (int r = 0; r < kTileRows; ++r) {
+        float* panel =
+            static_cast<float*>(args.panel) + r / kPanelRows * kPanelRows * args.k + r % kPanelRows;
         if (r >= args.num_rows) {
-            for (std::int64_t i = 0; i < args.k; ++i) panel[i * kTileRows + r] = 0;
+            for (std::int64_t i = 0; i < args.k; ++i) panel[i * kPanelRows] = 0;
             continue;
         }
         const std::uint8_t* row = args.rows + r * args.row_bytes;
         for (std::int64_t k0 = 0; k0 < args.k; k0 += kPiece) {
             const std::int64_t n = std::min(kPiece, args.k - k0);
             args.format->decode(row + k0 / cols * bytes, n / cols, piece);
-            for (std::int64_t i = 0; i < n; ++i) panel[(k0 + i) * kTileRows + r] = piece[i];
+            for (std::int64_t i = 0; i < n; ++i) panel[(k0 + i) * kPanelRows] = piece[i];
         }
     }
 }

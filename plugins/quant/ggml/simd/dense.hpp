@@ -46,26 +46,33 @@ template <class W, int kRows, int kTokens>
 ALWAYS_INLINE void dense_block(const std::uint8_t* w, std::int64_t row_bytes, const float* const* x,
                                std::int64_t k, float* out) {
     F16 sum[kRows][kTokens];
-    for (int r = 0; r < kRows; ++r)
-        for (int t = 0; t < kTokens; ++t) sum[r][t] = zero();
+    UNROLL
+    for (int r = 0; r < kRows; ++r) UNROLL
+    for (int t = 0; t < kTokens; ++t) sum[r][t] = zero();
     std::int64_t i = 0;
     for (; i + 16 <= k; i += 16) {
         F16 xs[kTokens];
+        UNROLL
         for (int t = 0; t < kTokens; ++t) xs[t] = load(x[t] + i);
+        UNROLL
         for (int r = 0; r < kRows; ++r) {
             const F16 ws = W::load16(w + r * row_bytes + i * W::kBytes);
+            UNROLL
             for (int t = 0; t < kTokens; ++t) sum[r][t] = fma(ws, xs[t], sum[r][t]);
         }
     }
     if (const int rest = static_cast<int>(k - i); rest > 0) {
+        UNROLL
         for (int r = 0; r < kRows; ++r) {
             const F16 ws = load_tail<W>(w + r * row_bytes + i * W::kBytes, rest);
+            UNROLL
             for (int t = 0; t < kTokens; ++t)
                 sum[r][t] = fma(ws, load_first(x[t] + i, rest), sum[r][t]);
         }
     }
-    for (int r = 0; r < kRows; ++r)
-        for (int t = 0; t < kTokens; ++t) out[t * kTileRows + r] = sum_lanes(sum[r][t]);
+    UNROLL
+    for (int r = 0; r < kRows; ++r) UNROLL
+    for (int t = 0; t < kTokens; ++t) out[t * kTileRows + r] = sum_lanes(sum[r][t]);
 }
 
 template <class W, int kRows>

@@ -48,17 +48,19 @@ ALWAYS_INLINE F16 apply_glu(const EpilogueArgs& args, F16 gate, F16 up) {
 }
 
 void epilogue(const EpilogueArgs& args) {
-    const int n = args.num_rows;
     for (int t = 0; t < args.num_tokens; ++t) {
-        F16 value = load(static_cast<const float*>(args.product[0]) + t * kTileRows);
-        if (args.bias[0] != nullptr) value = value + load_first(args.bias[0], n);
-        if (args.glu != ASSAY_GLU_NONE) {
-            F16 up = load(static_cast<const float*>(args.product[1]) + t * kTileRows);
-            if (args.bias[1] != nullptr) up = up + load_first(args.bias[1], n);
-            value = apply_glu(args, value, up);
+        for (int r = 0; r < args.num_rows; r += 16) {
+            const int n = args.num_rows - r < 16 ? args.num_rows - r : 16;
+            const auto product = [&](int part) {
+                F16 value = load(static_cast<const float*>(args.product[part]) + t * kTileRows + r);
+                if (args.bias[part] != nullptr) value = value + load_first(args.bias[part] + r, n);
+                return value;
+            };
+            F16 value = product(0);
+            if (args.glu != ASSAY_GLU_NONE) value = apply_glu(args, value, product(1));
+            if (args.accumulate) value = value + load_first(args.y[t] + r, n);
+            store_first(args.y[t] + r, value, n);
         }
-        if (args.accumulate) value = value + load_first(args.y[t], n);
-        store_first(args.y[t], value, n);
     }
 }
 

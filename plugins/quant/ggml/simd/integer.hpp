@@ -12,6 +12,8 @@
 
 #include "plugins/quant/ggml/simd/unpack.hpp"
 
+#include <cstddef>
+
 namespace ggml {
 namespace {
 
@@ -26,79 +28,130 @@ constexpr int offset_shift() {
 
 // ---- one row, one token: bandwidth-bound, reads a run of weights and 256 bytes of x a step ------
 
-/// Eight registers of eight partial sums to the sums of groups of 32.
-ALWAYS_INLINE void sum_quarters(const __m256i s[8], __m256i out[2]) {
-    __m256i half[4];
-    for (int i = 0; i < 4; ++i)
+/// Four registers of 2 x 4 partial sums to eight sums: first the four of the low halves.
+ALWAYS_INLINE __m256i sum_quarters(const __m256i s[4]) {
+    __m256i half[2];
+    UNROLL
+    for (int i = 0; i < 2; ++i)
         half[i] = _mm256_add_epi32(_mm256_unpacklo_epi32(s[2 * i], s[2 * i + 1]),
                                    _mm256_unpackhi_epi32(s[2 * i], s[2 * i + 1]));
-    for (int i = 0; i < 2; ++i)
-        out[i] = _mm256_add_epi32(_mm256_unpacklo_epi64(half[2 * i], half[2 * i + 1]),
-                                  _mm256_unpackhi_epi64(half[2 * i], half[2 * i + 1]));
+    return _mm256_add_epi32(_mm256_unpacklo_epi64(half[0], half[1]),
+                            _mm256_unpackhi_epi64(half[0], half[1]));
 }
 
-ALWAYS_INLINE __m256 load_floats(const float* p) {
-    return _mm256_load_ps(p);
-}
 ALWAYS_INLINE __m256i load_ints(const std::int32_t* p) {
     return _mm256_load_si256(reinterpret_cast<const __m256i*>(p));
 }
-
-template <class F, bool kFull, class Groups>
-ALWAYS_INLINE void dot_run(const std::uint8_t* w, int num_groups, const std::int8_t* xq,
-                           const Groups& x, __m256 lanes[2]) {
-    constexpr int kRegisters = F::kGroup == 32 ? 1 : 2;
-    Run run;
-    F::template load<kFull>(w, num_groups, run);
-    __m256i s[8];
-    for (int i = 0; i < 8; ++i)
-        s[i] = dot4<F::kWide>(run.q[i],
-                              _mm256_load_si256(reinterpret_cast<const __m256i*>(xq + 32 * i)));
-    __m256i sums[2];
-    sum_quarters(s, sums);
-    if constexpr (F::kGroup == 32)
-        sums[0] = _mm256_add_epi32(_mm256_permute2x128_si256(sums[0], sums[1], 0x20),
-                                   _mm256_permute2x128_si256(sums[0], sums[1], 0x31));
-    for (int i = 0; i < kRegisters; ++i) {
-        if constexpr (constexpr int kShift = offset_shift<F>(); kShift >= 0)
-            sums[i] = _mm256_add_epi32(sums[i],
-                                       _mm256_srai_epi32(load_ints(x.neg128_sum + 8 * i), kShift));
-        const __m256 scale = _mm256_mul_ps(run.scale[i], load_floats(x.scale + 8 * i));
-        lanes[i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[i]), scale, lanes[i]);
-        if constexpr (F::kHasMin)
-            lanes[i] = _mm256_fnmadd_ps(run.min[i], load_floats(x.sum + 8 * i), lanes[i]);
-    }
+ALWAYS_INLINE __m256i load_q(const std::uint8_t* p) {
+    return _mm256_load_si256(reinterpret_cast<const __m256i*>(p));
 }
 
 template <class F>
-ALWAYS_INLINE auto groups_of(const QuantizedX& x) {
-    if constexpr (F::kGroup == 32)
-        return x.groups32;
-    else
-        return x.groups16;
+struct GroupsOf {
+    using type = Groups32;
+    static std::int64_t at(const QuantizedX& x) { return x.at32; }
+};
+template <class F>
+requires(F::kGroup == 16) struct GroupsOf<F> {
+    using type = Groups16;
+    static std::int64_t at(const QuantizedX& x) { return x.at16; }
+};
+
+/// Registers of lanes: eight groups each.
+template <class F>
+inline constexpr int kLaneRegisters = F::kGroup == 32 ? 1 : 2;
+
+/// One unpacked run of weights times the same run of one token.
+/// @param xq    [256], then the groups at groups_at
+template <class F>
+ALWAYS_INLINE void dot_run(const Run& run, const std::uint8_t* xq, std::int64_t groups_at,
+                           __m256* lanes) {
+    const auto& x = *reinterpret_cast<const typename GroupsOf<F>::type*>(xq + groups_at);
+    const __m256i zero = _mm256_setzero_si256();
+    __m256i sums[2];
+    if constexpr (F::kGroup == 32) {
+        __m256i s[4];
+        UNROLL
+        for (int i = 0; i < 4; ++i)
+            s[i] = dot4<F::kWide>(dot4<F::kWide>(zero, run.q[2 * i], load_q(xq + 64 * i)),
+                                  run.q[2 * i + 1], load_q(xq + 64 * i + 32));
+        sums[0] = sum_quarters(s);
+    } else {
+        UNROLL
+        for (int part = 0; part < 2; ++part) {
+            __m256i s[4];
+            UNROLL
+            for (int i = 0; i < 4; ++i)
+                s[i] = dot4<F::kWide>(zero, run.q[4 * part + i], load_q(xq + 128 * part + 32 * i));
+            sums[part] = sum_quarters(s);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < kLaneRegisters<F>; ++i) {
+        if constexpr (constexpr int kShift = offset_shift<F>(); kShift >= 0)
+            sums[i] = _mm256_add_epi32(sums[i],
+                                       _mm256_srai_epi32(load_ints(x.neg128_sum + 8 * i), kShift));
+        const __m256 scale = _mm256_mul_ps(run.scale[i], _mm256_load_ps(x.scale + 8 * i));
+        lanes[i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[i]), scale, lanes[i]);
+        if constexpr (F::kHasMin)
+            lanes[i] = _mm256_fnmadd_ps(run.min[i], _mm256_load_ps(x.sum + 8 * i), lanes[i]);
+    }
+}
+
+/// Wide bytes as dot4 multiplies them.
+template <class F>
+ALWAYS_INLINE void bias_wide(Run& run) {
+    if constexpr (F::kWide && kHasVnni) {
+        UNROLL
+        for (int i = 0; i < 8; ++i) run.q[i] = _mm256_xor_si256(run.q[i], _mm256_set1_epi8(-128));
+    }
+}
+
+/// Rows one after the other, each run unpacked once for kTokens tokens.
+template <class F, int kTokens>
+void direct_rows(const TileArgs& args, int first_token) {
+    const QuantizedX& x = *args.quantized;
+    const std::int64_t run_bytes = x.run_bytes, groups_at = GroupsOf<F>::at(x);
+    const std::int64_t num_full = args.k / kRunCols, end = num_full * run_bytes;
+    const int rest = static_cast<int>(args.k % kRunCols / 32);
+    const std::uint8_t* xq[kTokens];
+    UNROLL
+    for (int t = 0; t < kTokens; ++t)
+        xq[t] = x.data + args.x_index[first_token + t] * x.row_bytes();
+    for (int r = 0; r < args.num_rows; ++r) {
+        const std::uint8_t* w = args.rows + r * args.row_bytes;
+        __m256 lanes[kTokens][2];
+        UNROLL
+        for (int t = 0; t < kTokens; ++t) lanes[t][0] = lanes[t][1] = _mm256_setzero_ps();
+        Run run;
+        for (std::int64_t at = 0; at < end; at += run_bytes, w += F::kRunBytes) {
+            F::template load<true>(w, 8, run);
+            bias_wide<F>(run);
+            UNROLL
+            for (int t = 0; t < kTokens; ++t) dot_run<F>(run, xq[t] + at, groups_at, lanes[t]);
+        }
+        if (rest > 0) {
+            F::template load<false>(w, rest, run);
+            bias_wide<F>(run);
+            UNROLL
+            for (int t = 0; t < kTokens; ++t) dot_run<F>(run, xq[t] + end, groups_at, lanes[t]);
+        }
+        UNROLL
+        for (int t = 0; t < kTokens; ++t) {
+            if constexpr (F::kGroup == 16) lanes[t][0] = _mm256_add_ps(lanes[t][0], lanes[t][1]);
+            static_cast<float*>(args.out)[(first_token + t) * kTileRows + r] =
+                sum_lanes(lanes[t][0]);
+        }
+    }
 }
 
 template <class F>
 void integer_direct(const TileArgs& args) {
-    const QuantizedX& x = *args.quantized;
-    const std::int64_t num_full = args.k / kRunCols;
-    const int rest = static_cast<int>(args.k % kRunCols / 32);
-    auto* out = static_cast<float*>(args.out);
-    for (int t = 0; t < args.num_tokens; ++t) {
-        const std::int64_t first_run = args.x_index[t] * x.num_runs;
-        for (int r = 0; r < args.num_rows; ++r) {
-            const std::uint8_t* w = args.rows + r * args.row_bytes;
-            const std::int8_t* xq = x.q + first_run * kRunCols;
-            const auto* groups = groups_of<F>(x) + first_run;
-            __m256 lanes[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-            for (std::int64_t run = 0; run < num_full;
-                 ++run, w += F::kRunBytes, xq += kRunCols, ++groups)
-                dot_run<F, true>(w, 8, xq, *groups, lanes);
-            if (rest > 0) dot_run<F, false>(w, rest, xq, *groups, lanes);
-            if constexpr (F::kGroup == 16) lanes[0] = _mm256_add_ps(lanes[0], lanes[1]);
-            out[t * kTileRows + r] = sum_lanes(lanes[0]);
-        }
-    }
+    int t = 0;
+    for (; t + 4 <= args.num_tokens; t += 4) direct_rows<F, 4>(args, t);
+    if (args.num_tokens - t == 3) direct_rows<F, 3>(args, t);
+    if (args.num_tokens - t == 2) direct_rows<F, 2>(args, t);
+    if (args.num_tokens - t == 1) direct_rows<F, 1>(args, t);
 }
 
 // ---- panels: compute-bound; weights unpacked once, then used for every token --------------------
@@ -121,26 +174,35 @@ std::int64_t integer_panel_bytes(std::int64_t k) {
 /// Rows of eight dwords to columns: out[c] holds dword c of the eight rows.
 ALWAYS_INLINE void transpose8(const __m256i row[8], __m256i out[8]) {
     __m256i a[8], b[8];
+    UNROLL
     for (int i = 0; i < 4; ++i) {
         a[2 * i] = _mm256_unpacklo_epi32(row[2 * i], row[2 * i + 1]);
         a[2 * i + 1] = _mm256_unpackhi_epi32(row[2 * i], row[2 * i + 1]);
     }
+    UNROLL
     for (int i = 0; i < 2; ++i) {
         b[4 * i] = _mm256_unpacklo_epi64(a[4 * i], a[4 * i + 2]);
         b[4 * i + 1] = _mm256_unpackhi_epi64(a[4 * i], a[4 * i + 2]);
         b[4 * i + 2] = _mm256_unpacklo_epi64(a[4 * i + 1], a[4 * i + 3]);
         b[4 * i + 3] = _mm256_unpackhi_epi64(a[4 * i + 1], a[4 * i + 3]);
     }
+    UNROLL
     for (int i = 0; i < 4; ++i) {
         out[i] = _mm256_permute2x128_si256(b[i], b[i + 4], 0x20);
         out[i + 4] = _mm256_permute2x128_si256(b[i], b[i + 4], 0x31);
     }
 }
 
-/// The byte as the panel kernel multiplies it: with VNNI weight + 128, else as it was unpacked.
+/// As offset_shift(), for panels. With VNNI their bytes are weight + 128, so that the missing part
+/// is at hand in memory; formats without offset stay as they are and miss nothing.
+template <class F>
+constexpr int panel_shift() {
+    return kHasVnni && offset_shift<F>() >= 0 ? 0 : offset_shift<F>();
+}
+
 template <class F>
 ALWAYS_INLINE __m256i panel_byte(__m256i q) {
-    if constexpr (!kHasVnni) return q;
+    if constexpr (!kHasVnni || panel_shift<F>() < 0) return q;
     if constexpr (F::kWide) return _mm256_xor_si256(q, _mm256_set1_epi8(-128));
     return _mm256_add_epi8(q, _mm256_set1_epi8(static_cast<char>(128 - F::kOffset)));
 }
@@ -159,27 +221,36 @@ void pack_run(const std::uint8_t* rows, std::int64_t row_bytes, int num_rows, in
             else
                 F::template load<false>(rows + r * row_bytes, num_groups, run);
         }
+        UNROLL
         for (int i = 0; i < 8; ++i) q[i][r] = panel_byte<F>(run.q[i]);
+        UNROLL
         for (int i = 0; i < kScaleParts; ++i) scale[i][r] = _mm256_castps_si256(run.scale[i]);
-        if constexpr (F::kHasMin)
-            for (int i = 0; i < kScaleParts; ++i) min[i][r] = _mm256_castps_si256(run.min[i]);
+        if constexpr (F::kHasMin) UNROLL
+        for (int i = 0; i < kScaleParts; ++i) min[i][r] = _mm256_castps_si256(run.min[i]);
     }
     __m256i columns[8];
-    const auto put = [&](std::uint8_t* to) {
-        for (int c = 0; c < 8; ++c)
-            _mm256_store_si256(reinterpret_cast<__m256i*>(to + (c * kPanelRows + row0) * 4),
-                               columns[c]);
+    const auto put = [&](int c, std::uint8_t* to) {
+        _mm256_store_si256(reinterpret_cast<__m256i*>(to + row0 * 4), columns[c]);
     };
-    for (int i = 0; i < 8; ++i) {
+    UNROLL
+    for (int i = 0; i < 8;
+         ++i) {  // dwords of group i / 2 in its half i % 2, then of the group four on
         transpose8(q[i], columns);
-        put(out + i * 8 * kPanelRows * 4);
+        UNROLL
+        for (int c = 0; c < 8; ++c)
+            put(c, out + ((i / 2 + c / 4 * 4) * 8 + i % 2 * 4 + c % 4) * kPanelRows * 4);
     }
+    UNROLL
     for (int i = 0; i < kScaleParts; ++i) {
         transpose8(scale[i], columns);
-        put(out + PanelRun<F>::kScales + i * 8 * kPanelRows * 4);
+        UNROLL
+        for (int c = 0; c < 8; ++c)
+            put(c, out + PanelRun<F>::kScales + (i * 8 + c) * kPanelRows * 4);
         if constexpr (F::kHasMin) {
             transpose8(min[i], columns);
-            put(out + PanelRun<F>::kMins + i * 8 * kPanelRows * 4);
+            UNROLL
+            for (int c = 0; c < 8; ++c)
+                put(c, out + PanelRun<F>::kMins + (i * 8 + c) * kPanelRows * 4);
         }
     }
 }
@@ -201,35 +272,23 @@ void integer_pack(const PackArgs& args) {
     }
 }
 
-/// The integer sum over a group for kPanelRows rows and one token.
-template <class F>
-ALWAYS_INLINE Rows group_sum(const Rows w[F::kGroup / 4], const std::int8_t* x,
-                             std::int32_t neg128_sum) {
-    constexpr int kSteps = F::kGroup / 4;
-    [[maybe_unused]] constexpr int kShift = offset_shift<F>();
-    Rows xs[kSteps];
-    for (int i = 0; i < kSteps; ++i)
-        xs[i] = broadcast(read<std::int32_t>(reinterpret_cast<const std::uint8_t*>(x) + 4 * i));
-#if defined(__AVX512VNNI__)
-    Rows even = broadcast(neg128_sum),
-         odd = broadcast(0);  // two chains: a step takes several cycles
-    for (int i = 0; i < kSteps; i += 2) {
-        even = _mm512_dpbusd_epi32(even, w[i], xs[i]);
-        odd = _mm512_dpbusd_epi32(odd, w[i + 1], xs[i + 1]);
-    }
-    return add(even, odd);
+#if defined(__AVX512F__)
+inline constexpr int kSubPanels = 2;  // share each broadcast of x
 #else
-    Rows sum = broadcast(kShift >= 0 ? neg128_sum >> (kShift >= 0 ? kShift : 0) : 0);
-    for (int i = 0; i < kSteps; i += 2) {
-        if constexpr (F::kWide) {
-            sum = add(sum, add_pairs(pairs_signed(w[i], xs[i])));
-            sum = add(sum, add_pairs(pairs_signed(w[i + 1], xs[i + 1])));
-        } else {  // two pairs of products fit 16 bits: at most 63 * 127 * 4 = 32004
-            sum = add(sum, add_pairs(add16(pairs_unsigned(w[i], xs[i]),
-                                           pairs_unsigned(w[i + 1], xs[i + 1]))));
-        }
-    }
-    return sum;
+inline constexpr int kSubPanels = 1;
+#endif
+inline constexpr int kPanelTokens = 8;  // lanes of so many stay in the first-level cache
+
+/// Four products a row added to its sum, two steps of them.
+template <class F>
+ALWAYS_INLINE Rows add_two_steps(Rows sum, const Rows w[2], Rows x0, Rows x1) {
+#if defined(__AVX512VNNI__)
+    return _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(sum, w[0], x0), w[1], x1);
+#else
+    if constexpr (F::kWide)
+        return add(add(sum, add_pairs(pairs_signed(w[0], x0))), add_pairs(pairs_signed(w[1], x1)));
+    // Two pairs of products fit 16 bits: at most 63 * 127 * 4 = 32004.
+    return add(sum, add_pairs(add16(pairs_unsigned(w[0], x0), pairs_unsigned(w[1], x1))));
 #endif
 }
 
@@ -237,54 +296,105 @@ ALWAYS_INLINE Rows group_sum(const Rows w[F::kGroup / 4], const std::int8_t* x,
 template <int kLanes>
 ALWAYS_INLINE RowsF sum_panel_lanes(const RowsF* lane, int stride) {
     RowsF eight[8];
+    UNROLL
     for (int i = 0; i < 8; ++i)
         eight[i] = kLanes == 8 ? lane[i * stride] : add_f(lane[i * stride], lane[(i + 8) * stride]);
     RowsF four[4];
+    UNROLL
     for (int i = 0; i < 4; ++i) four[i] = add_f(eight[i], eight[i + 4]);
     return add_f(add_f(four[0], four[2]), add_f(four[1], four[3]));
 }
 
-template <class F>
-void integer_panel(const TileArgs& args) {
+/// kSubPanels panels times kTokens tokens.
+/// @param panel  the first panel; the next one follows at panel_bytes
+/// @param out    [num_tokens, kTileRows], at the first of these rows
+template <class F, int kTokens>
+void panel_tokens(const TileArgs& args, const std::uint8_t* panel, std::int64_t panel_bytes,
+                  int first, float* out) {
     using Panel = PanelRun<F>;
-    constexpr int kSteps = F::kGroup / 4;
+    using Groups = typename GroupsOf<F>::type;
+    constexpr int kSteps = F::kGroup / 4, kShift = panel_shift<F>();
     const QuantizedX& x = *args.quantized;
-    const int num_tokens = args.num_tokens;
-    const std::int64_t num_runs = (args.k + kRunCols - 1) / kRunCols;
-    const auto* panel = static_cast<const std::uint8_t*>(args.panel);
-    for (int first = 0; first < kTileRows; first += kPanelRows) {
-        RowsF lanes[Panel::kLanes][kTileTokens];
-        for (int l = 0; l < Panel::kLanes; ++l)
-            for (int t = 0; t < num_tokens; ++t) lanes[l][t] = zero_rows();
-        for (std::int64_t run = 0; run < num_runs; ++run, panel += Panel::kBytes) {
-            const std::int64_t left = (args.k - run * kRunCols) / F::kGroup;
-            const int num_groups = left < Panel::kLanes ? static_cast<int>(left) : Panel::kLanes;
-            for (int g = 0; g < num_groups; ++g) {
-                const int l = F::kGroup == 32 ? g : lane16(g);
-                Rows w[kSteps];
+    const std::uint8_t* xq[kTokens];
+    UNROLL
+    for (int t = 0; t < kTokens; ++t) xq[t] = x.data + args.x_index[first + t] * x.row_bytes();
+
+    RowsF lanes[Panel::kLanes][kTokens][kSubPanels];
+    for (int l = 0; l < Panel::kLanes; ++l)
+        for (int t = 0; t < kTokens; ++t)
+            for (int s = 0; s < kSubPanels; ++s) lanes[l][t][s] = zero_rows();
+
+    std::int64_t record = 0;
+    for (std::int64_t k = 0; k < args.k;
+         k += kRunCols, record += x.run_bytes, panel += Panel::kBytes) {
+        const std::int64_t left = (args.k - k) / F::kGroup;
+        const int num_groups = left < Panel::kLanes ? static_cast<int>(left) : Panel::kLanes;
+        for (int g = 0; g < num_groups; ++g) {
+            const int l = F::kGroup == 32 ? g : lane16(g);
+            const int offset = F::kGroup == 32 ? offset_in_run(g, 0) : offset_in_run(g / 2, g % 2);
+            const std::int64_t at = record + offset, groups = record + GroupsOf<F>::at(x) + 4 * l;
+            Rows w[kSubPanels][kSteps];
+            RowsF scale[kSubPanels], min[kSubPanels];
+            UNROLL
+            for (int s = 0; s < kSubPanels; ++s) {
+                const std::uint8_t* p = panel + s * panel_bytes;
+                UNROLL
                 for (int i = 0; i < kSteps; ++i)
-                    w[i] = load_rows(panel + (g * kSteps + i) * kPanelRows * 4);
-                const auto row_floats = [&](std::int64_t offset) {
-                    return load_rows_f(reinterpret_cast<const float*>(panel + offset) +
-                                       l * kPanelRows);
-                };
-                const RowsF scale = row_floats(Panel::kScales);
-                for (int t = 0; t < num_tokens; ++t) {
-                    const std::int64_t x_run = args.x_index[t] * x.num_runs + run;
-                    const auto& groups = groups_of<F>(x)[x_run];
-                    const Rows sum = group_sum<F>(w, x.q + x_run * kRunCols + g * F::kGroup,
-                                                  groups.neg128_sum[l]);
-                    RowsF lane = fma_f(to_float(sum), mul_f(scale, broadcast_f(groups.scale[l])),
-                                       lanes[l][t]);
+                    w[s][i] = load_rows(p + (g * kSteps + i) * kPanelRows * 4);
+                const auto* floats = reinterpret_cast<const float*>(p) + l * kPanelRows;
+                scale[s] = load_rows_f(floats + Panel::kScales / 4);
+                if constexpr (F::kHasMin) min[s] = load_rows_f(floats + Panel::kMins / 4);
+            }
+            UNROLL
+            for (int t = 0; t < kTokens; ++t) {
+                const std::uint8_t* field = xq[t] + groups;
+                const auto neg128_sum = read<std::int32_t>(field + offsetof(Groups, neg128_sum));
+                Rows sum[kSubPanels];
+                UNROLL
+                for (int s = 0; s < kSubPanels; ++s)
+                    sum[s] = broadcast(kShift < 0 ? 0 : neg128_sum >> (kShift & 31));
+                UNROLL
+                for (int i = 0; i < kSteps; i += 2) {  // halves of a group of 32 are 32 bytes apart
+                    const std::uint8_t* at_step = xq[t] + at + i / 4 * 32 + i % 4 * 4;
+                    const Rows x0 = broadcast(read<std::int32_t>(at_step));
+                    const Rows x1 = broadcast(read<std::int32_t>(at_step + 4));
+                    UNROLL
+                    for (int s = 0; s < kSubPanels; ++s)
+                        sum[s] = add_two_steps<F>(sum[s], &w[s][i], x0, x1);
+                }
+                const RowsF x_scale = broadcast_f(read<float>(field));
+                UNROLL
+                for (int s = 0; s < kSubPanels; ++s) {
+                    RowsF lane = fma_f(to_float(sum[s]), mul_f(scale[s], x_scale), lanes[l][t][s]);
                     if constexpr (F::kHasMin)
-                        lane = fnma_f(row_floats(Panel::kMins), broadcast_f(groups.sum[l]), lane);
-                    lanes[l][t] = lane;
+                        lane = fnma_f(
+                            min[s], broadcast_f(read<float>(field + offsetof(Groups, sum))), lane);
+                    lanes[l][t][s] = lane;
                 }
             }
         }
-        for (int t = 0; t < num_tokens; ++t)
-            store_rows_f(static_cast<float*>(args.out) + t * kTileRows + first,
-                         sum_panel_lanes<Panel::kLanes>(&lanes[0][t], kTileTokens));
+    }
+    for (int t = 0; t < kTokens; ++t)
+        for (int s = 0; s < kSubPanels; ++s)
+            store_rows_f(out + (first + t) * kTileRows + s * kPanelRows,
+                         sum_panel_lanes<Panel::kLanes>(&lanes[0][t][s], kTokens * kSubPanels));
+}
+
+template <class F>
+void integer_panel(const TileArgs& args) {
+    constexpr int kRows = kSubPanels * kPanelRows;
+    const std::int64_t panel_bytes = (args.k + kRunCols - 1) / kRunCols * PanelRun<F>::kBytes;
+    for (int row = 0; row < args.num_rows; row += kRows) {
+        const std::uint8_t* panel =
+            static_cast<const std::uint8_t*>(args.panel) + row / kPanelRows * panel_bytes;
+        float* out = static_cast<float*>(args.out) + row;
+        int t = 0;
+        for (; t + kPanelTokens <= args.num_tokens; t += kPanelTokens)
+            panel_tokens<F, kPanelTokens>(args, panel, panel_bytes, t, out);
+        const int rest = args.num_tokens - t;
+        if (rest & 4) panel_tokens<F, 4>(args, panel, panel_bytes, t, out);
+        if (rest & 2) panel_tokens<F, 2>(args, panel, panel_bytes, t + (rest & 4), out);
+        if (rest & 1) panel_tokens<F, 1>(args, panel, panel_bytes, t + (rest & 6), out);
     }
 }
 

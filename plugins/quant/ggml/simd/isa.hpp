@@ -17,6 +17,8 @@ namespace ggml {
 namespace {
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
+// For loops over registers: an array stays in registers only when its indices are constants.
+#define UNROLL _Pragma("GCC unroll 16")
 
 // ---- sixteen f32 ----------------------------------------------------------------------------
 
@@ -143,17 +145,17 @@ ALWAYS_INLINE __m256 scale_by_power(__m256 a, __m256 n_bits) {
 ALWAYS_INLINE F16 scale_by_power(F16 a, F16 n_bits) {
     return {scale_by_power(a.low, n_bits.low), scale_by_power(a.high, n_bits.high)};
 }
-ALWAYS_INLINE __m128i load128(const std::uint8_t* p) {
+ALWAYS_INLINE __m128i load_bytes(const std::uint8_t* p) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
 }
 ALWAYS_INLINE F16 widen_bf16(const std::uint8_t* p) {
-    const __m256i low = _mm256_cvtepu16_epi32(load128(p)),
-                  high = _mm256_cvtepu16_epi32(load128(p + 16));
+    const __m256i low = _mm256_cvtepu16_epi32(load_bytes(p)),
+                  high = _mm256_cvtepu16_epi32(load_bytes(p + 16));
     return {_mm256_castsi256_ps(_mm256_slli_epi32(low, 16)),
             _mm256_castsi256_ps(_mm256_slli_epi32(high, 16))};
 }
 ALWAYS_INLINE F16 widen_half(const std::uint8_t* p) {
-    return {_mm256_cvtph_ps(load128(p)), _mm256_cvtph_ps(load128(p + 16))};
+    return {_mm256_cvtph_ps(load_bytes(p)), _mm256_cvtph_ps(load_bytes(p + 16))};
 }
 ALWAYS_INLINE __m256 fold(F16 a) {
     return _mm256_add_ps(a.low, a.high);
@@ -174,20 +176,19 @@ ALWAYS_INLINE float sum_lanes(F16 a) {
 
 // ---- int8 products within 32 bytes: for one weight row ---------------------------------------
 
-/// Sums of four products each: lane i = sum over j < 4 of q[4i + j] * x[4i + j]. x is in -127..127.
+/// sum + sums of four products each: lane i += sum over j < 4 of q[4i + j] * x[4i + j], where x is
+/// in -127..127.
 /// @param kWide  q is signed; otherwise q is unsigned and at most 63
+/// With VNNI, wide q must come as q + 128 (see wide_byte); the caller adds -128 * sum(x).
 template <bool kWide>
-ALWAYS_INLINE __m256i dot4(__m256i q, __m256i x) {
+ALWAYS_INLINE __m256i dot4(__m256i sum, __m256i q, __m256i x) {
 #if defined(__AVX512VNNI__)
-    if constexpr (kWide)  // q + 128 as unsigned; the caller adds -128 * sum(x)
-        return _mm256_dpbusd_epi32(_mm256_setzero_si256(),
-                                   _mm256_xor_si256(q, _mm256_set1_epi8(-128)), x);
-    return _mm256_dpbusd_epi32(_mm256_setzero_si256(), q, x);
+    return _mm256_dpbusd_epi32(sum, q, x);
 #else
     // Pairs fit 16 bits: at most 128 * 127 * 2 = 32512.
     const __m256i pairs = kWide ? _mm256_maddubs_epi16(_mm256_abs_epi8(q), _mm256_sign_epi8(x, q))
                                 : _mm256_maddubs_epi16(q, x);
-    return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 #endif
 }
 #if defined(__AVX512VNNI__)

@@ -26,8 +26,8 @@ ALWAYS_INLINE std::int32_t sum_halves(__m128i sums) {
 }
 
 /// @param x  [32]
-/// @param q  [32] receives x / scale to nearest even, in -127..127
-ALWAYS_INLINE GroupOfX quantize_group(const float* x, std::int8_t* q) {
+/// @param q  [2] receive sixteen each of x / scale to nearest even, in -127..127
+ALWAYS_INLINE GroupOfX quantize_group(const float* x, __m128i* const q[2]) {
     __m256 v[4];
     for (int i = 0; i < 4; ++i) v[i] = _mm256_loadu_ps(x + 8 * i);
     // As integers, magnitudes are ordered finite < infinite < NaN, so that nothing gets lost.
@@ -42,7 +42,8 @@ ALWAYS_INLINE GroupOfX quantize_group(const float* x, std::int8_t* q) {
 
     GroupOfX group{};
     if (!is_finite || peak < kSmallestPeak) {
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(q), _mm256_setzero_si256());
+        _mm_store_si128(q[0], _mm_setzero_si128());
+        _mm_store_si128(q[1], _mm_setzero_si128());
         group.scale = is_finite ? 0.0f : __builtin_nanf("");
         return group;
     }
@@ -58,24 +59,28 @@ ALWAYS_INLINE GroupOfX quantize_group(const float* x, std::int8_t* q) {
         _mm256_packs_epi16(_mm256_packs_epi32(n[0], n[1]), _mm256_packs_epi32(n[2], n[3]));
     const __m256i in_order =
         _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(q), in_order);
+    _mm_store_si128(q[0], _mm256_castsi256_si128(in_order));
+    _mm_store_si128(q[1], _mm256_extracti128_si256(in_order, 1));
     group.scale = peak / 127.0f;
     return group;
 }
 
 void quantize_x(const QuantizeArgs& args) {
     const QuantizedX& out = *args.out;
-    std::int8_t* q = out.q + args.row * out.num_runs * kRunCols;
-    for (std::int64_t run = 0; run < out.num_runs; ++run, q += kRunCols) {
+    std::uint8_t* record = out.data + args.row * out.row_bytes();
+    for (std::int64_t run = 0; run < out.num_runs; ++run, record += out.run_bytes) {
         Groups32 g32{};
         Groups16 g16{};
         for (int g = 0; g < 8; ++g) {
             const std::int64_t k = run * kRunCols + 32 * g;
+            __m128i* const halves[2] = {reinterpret_cast<__m128i*>(record + offset_in_run(g, 0)),
+                                        reinterpret_cast<__m128i*>(record + offset_in_run(g, 1))};
             if (k >= args.k) {
-                _mm256_storeu_si256(reinterpret_cast<__m256i*>(q + 32 * g), _mm256_setzero_si256());
+                _mm_store_si128(halves[0], _mm_setzero_si128());
+                _mm_store_si128(halves[1], _mm_setzero_si128());
                 continue;
             }
-            const GroupOfX group = quantize_group(args.x + k, q + 32 * g);
+            const GroupOfX group = quantize_group(args.x + k, halves);
             const std::int32_t sum = group.sum[0] + group.sum[1];
             g32.scale[g] = group.scale;
             g32.sum[g] = group.scale * static_cast<float>(sum);
@@ -87,8 +92,8 @@ void quantize_x(const QuantizeArgs& args) {
                 g16.neg128_sum[lane] = -128 * group.sum[half];
             }
         }
-        if (out.groups32 != nullptr) out.groups32[args.row * out.num_runs + run] = g32;
-        if (out.groups16 != nullptr) out.groups16[args.row * out.num_runs + run] = g16;
+        if (out.at32 != 0) __builtin_memcpy(record + out.at32, &g32, sizeof g32);
+        if (out.at16 != 0) __builtin_memcpy(record + out.at16, &g16, sizeof g16);
     }
 }
 

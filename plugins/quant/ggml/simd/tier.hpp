@@ -10,8 +10,8 @@
 namespace ggml {
 namespace {
 
-/// Unpacking a panel costs about as much as two tokens by the direct kernel.
-inline constexpr std::int64_t kMaxDirectTokens = 2;
+/// Unpacking into a panel pays from here on.
+inline constexpr std::int64_t kMaxDirectTokens = 4;
 
 template <class F>
 inline constexpr WeightKernel kInteger{F::kGroup,        true,

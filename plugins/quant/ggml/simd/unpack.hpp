@@ -3,13 +3,18 @@
 // Stored blocks to 8-bit integers in vector registers, a run of 256 elements at a time: what the
 // integer kernels read. A weight is scale * (q - kOffset) - min, with one scale (and min) a group.
 //
+// Order within a run: group i of 32 and group i + 4 share registers, since every format of 256
+// elements stores its two halves alike. q[2i] holds the first sixteen of group i and the first
+// sixteen of group i + 4, q[2i + 1] the second ones. Quantized x is stored in this order too.
+//
 // A format is a struct with
 //   kGroup    elements that share a scale: 32 or 16
 //   kHasMin   whether there is a min
 //   kWide     q is signed, the whole byte (kOffset is 0); otherwise q is unsigned and at most 63
 //   kOffset   a power of two, or 0
 //   kRunBytes stored bytes of 256 elements
-//   load<kFull>(p, num_groups)  one run; with kFull false only the first num_groups groups of 32
+//   load<kFull>(p, num_groups, run)  one run; with kFull false only the first num_groups groups of
+//   32
 //             exist, the rest is zero in q and scale. Only formats with blocks of 32 see that.
 
 #include "plugins/quant/ggml/simd/isa.hpp"
@@ -18,7 +23,7 @@ namespace ggml {
 namespace {
 
 struct Run {
-    __m256i q[8];     // [256] in the order of k
+    __m256i q[8];
     __m256 scale[2];  // groups of 32: [0] in order; groups of 16: in the order of lane16()
     __m256 min[2];
 };
@@ -29,32 +34,23 @@ ALWAYS_INLINE T read(const std::uint8_t* p) {
     __builtin_memcpy(&value, p, sizeof value);
     return value;
 }
-ALWAYS_INLINE __m256i load256(const std::uint8_t* p) {
-    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-}
-ALWAYS_INLINE __m128i load16b(const std::uint8_t* p) {
+ALWAYS_INLINE __m128i load128(const std::uint8_t* p) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
 }
 ALWAYS_INLINE float read_half(const std::uint8_t* p) {
     return _cvtsh_ss(read<std::uint16_t>(p));
 }
 
-/// Sixteen bytes of nibbles as 32 values: low nibbles first.
-ALWAYS_INLINE __m256i split_nibbles(const std::uint8_t* p) {
-    const __m128i raw = load16b(p);
-    const __m256i both =
-        _mm256_inserti128_si256(_mm256_castsi128_si256(raw), _mm_srli_epi16(raw, 4), 1);
-    return _mm256_and_si256(both, _mm256_set1_epi8(15));
+/// Sixteen bytes at `low`, then sixteen at `high`.
+ALWAYS_INLINE __m256i load_pair(const std::uint8_t* low, const std::uint8_t* high) {
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(load128(low)), load128(high), 1);
 }
 
-/// Bit i of `bits` as value `one` in byte i.
-ALWAYS_INLINE __m256i spread_bits(std::uint32_t bits, char one) {
-    const __m256i shuffle = _mm256_set_epi64x(0x0303030303030303, 0x0202020202020202,
-                                              0x0101010101010101, 0x0000000000000000);
-    const __m256i select = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201u));
-    const __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(bits)), shuffle);
-    const __m256i is_set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, select), select);
-    return _mm256_and_si256(is_set, _mm256_set1_epi8(one));
+/// Sixteen bytes twice, the second time with every byte's upper four bits moved down (what was
+/// there before is in the upper four, to be masked away).
+ALWAYS_INLINE __m256i load_twice(const std::uint8_t* p) {
+    const __m256i twice = _mm256_broadcastsi128_si256(load128(p));
+    return _mm256_srlv_epi32(twice, _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4));
 }
 
 /// (v >> shift) & mask, by bytes.
@@ -63,136 +59,187 @@ ALWAYS_INLINE __m256i bits(__m256i v, char mask) {
     return _mm256_and_si256(_mm256_srli_epi16(v, kShift), _mm256_set1_epi8(mask));
 }
 
+/// Bit kFrom of every byte to bit kTo, all others zero.
+template <int kFrom, int kTo>
+ALWAYS_INLINE __m256i move_bit(__m256i v) {
+    const __m256i moved =
+        kFrom <= kTo ? _mm256_slli_epi16(v, kTo - kFrom) : _mm256_srli_epi16(v, kFrom - kTo);
+    return _mm256_and_si256(moved, _mm256_set1_epi8(1 << kTo));
+}
+
+/// q with 16 added to byte i where bit i is set.
+ALWAYS_INLINE __m256i add_fifth_bit(__m256i q, std::uint32_t bits32) {
+    const __m256i fifth = _mm256_set1_epi8(16);
+#if defined(__AVX512F__)
+    return _mm256_or_si256(q, _mm256_maskz_mov_epi8(_cvtu32_mask32(bits32), fifth));
+#else
+    const __m256i shuffle = _mm256_set_epi64x(0x0303030303030303, 0x0202020202020202,
+                                              0x0101010101010101, 0x0000000000000000);
+    const __m256i select = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201u));
+    const __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(bits32)), shuffle);
+    const __m256i is_set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, select), select);
+    return _mm256_or_si256(q, _mm256_and_si256(is_set, fifth));
+#endif
+}
+
 /// The fp16 at the head of each of eight blocks, or of the first n.
 template <bool kFull, int kBlockBytes>
 ALWAYS_INLINE __m256 halves(const std::uint8_t* p, int n) {
     alignas(16) std::uint16_t h[8] = {};
-    for (int i = 0; i < (kFull ? 8 : n); ++i) h[i] = read<std::uint16_t>(p + i * kBlockBytes);
-    if constexpr (kFull) {
-        return _mm256_cvtph_ps(_mm_setr_epi16(static_cast<short>(h[0]), static_cast<short>(h[1]),
-                                              static_cast<short>(h[2]), static_cast<short>(h[3]),
-                                              static_cast<short>(h[4]), static_cast<short>(h[5]),
-                                              static_cast<short>(h[6]), static_cast<short>(h[7])));
-    }
-    return _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<const __m128i*>(h)));
+    UNROLL
+    for (int i = 0; i < 8; ++i)
+        if (kFull || i < n) h[i] = read<std::uint16_t>(p + i * kBlockBytes);
+    const auto at = [&](int i) { return static_cast<short>(h[i]); };
+    return _mm256_cvtph_ps(_mm_setr_epi16(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)));
 }
 
 /// Sixteen signed bytes, one a group of 16, as f32 in the order of lane16(), times d.
 ALWAYS_INLINE void scale_groups16(__m128i by_group, float d, __m256 out[2]) {
-    const __m128i lanes = _mm_shuffle_epi8(
-        by_group, _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15));
+    const __m128i lanes = _mm_shuffle_epi32(by_group, _MM_SHUFFLE(3, 1, 2, 0));
+    const __m128i upper = _mm_unpackhi_epi64(lanes, lanes);
     const __m256 ds = _mm256_set1_ps(d);
     out[0] = _mm256_mul_ps(ds, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(lanes)));
-    out[1] = _mm256_mul_ps(
-        ds, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(lanes, lanes))));
+    out[1] = _mm256_mul_ps(ds, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(upper)));
 }
 
 /// Eight bytes, one a group of 32, as f32 times d.
 ALWAYS_INLINE __m256 scale_groups32(std::uint64_t by_group, float d) {
-    const __m256i wide = _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(static_cast<long long>(by_group)));
-    return _mm256_mul_ps(_mm256_set1_ps(d), _mm256_cvtepi32_ps(wide));
+    const __m128i bytes = _mm_cvtsi64_si128(static_cast<long long>(by_group));
+    return _mm256_mul_ps(_mm256_set1_ps(d), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)));
 }
 
 // ---- blocks of 32 ---------------------------------------------------------------------------
 
-/// Runs `body(i)` for the groups that exist and zeroes the others.
-template <bool kFull, class Body>
-ALWAYS_INLINE void each_group(Run& run, int n, Body body) {
-    for (int i = 0; i < 8; ++i) run.q[i] = kFull || i < n ? body(i) : _mm256_setzero_si256();
+/// Sixteen bytes of group i and of group i + 4, zero where there is no such group.
+template <bool kFull, int kBlockBytes>
+ALWAYS_INLINE __m256i load_groups(const std::uint8_t* p, int i, int n) {
+    if (kFull || i + 4 < n) return load_pair(p + kBlockBytes * i, p + kBlockBytes * (i + 4));
+    return i < n ? _mm256_inserti128_si256(_mm256_setzero_si256(), load128(p + kBlockBytes * i), 0)
+                 : _mm256_setzero_si256();
+}
+
+/// Sixteen bytes of nibbles a block, the low ones first.
+template <bool kFull, int kBlockBytes>
+ALWAYS_INLINE void load_nibbles(const std::uint8_t* p, int n, Run& run) {
+    UNROLL
+    for (int i = 0; i < 4; ++i) {
+        const __m256i raw = load_groups<kFull, kBlockBytes>(p, i, n);
+        run.q[2 * i] = bits<0>(raw, 15);
+        run.q[2 * i + 1] = bits<4>(raw, 15);
+    }
+}
+
+/// The fifth bits of the same, a u32 a block.
+template <bool kFull, int kBlockBytes>
+ALWAYS_INLINE void load_fifth_bits(const std::uint8_t* p, int n, Run& run) {
+    UNROLL
+    for (int i = 0; i < 4; ++i) {
+        const std::uint32_t low = kFull || i < n ? read<std::uint32_t>(p + kBlockBytes * i) : 0;
+        const std::uint32_t high =
+            kFull || i + 4 < n ? read<std::uint32_t>(p + kBlockBytes * (i + 4)) : 0;
+        run.q[2 * i] = add_fifth_bit(run.q[2 * i], (low & 0xffffu) | high << 16);
+        run.q[2 * i + 1] = add_fifth_bit(run.q[2 * i + 1], low >> 16 | (high & 0xffff0000u));
+    }
+}
+
+ALWAYS_INLINE __m256 negated(__m256 v) {
+    return _mm256_xor_ps(v, _mm256_set1_ps(-0.0f));
 }
 
 struct Q4_0 {
-    static constexpr int kGroup = 32, kOffset = 8, kRunBytes = 8 * 18;
+    static constexpr int kGroup = 32, kOffset = 8, kBlock = 18, kRunBytes = 8 * kBlock;
     static constexpr bool kHasMin = false, kWide = false;
     template <bool kFull>
     static ALWAYS_INLINE void load(const std::uint8_t* p, int n, Run& run) {
-        each_group<kFull>(run, n, [&](int i) { return split_nibbles(p + 18 * i + 2); });
-        run.scale[0] = halves<kFull, 18>(p, n);
+        load_nibbles<kFull, kBlock>(p + 2, n, run);
+        run.scale[0] = halves<kFull, kBlock>(p, n);
     }
 };
 
-struct Q4_1 {
-    static constexpr int kGroup = 32, kOffset = 0, kRunBytes = 8 * 20;
+struct Q4_1 {  // y = q d + m, so the min is -m
+    static constexpr int kGroup = 32, kOffset = 0, kBlock = 20, kRunBytes = 8 * kBlock;
     static constexpr bool kHasMin = true, kWide = false;
     template <bool kFull>
     static ALWAYS_INLINE void load(const std::uint8_t* p, int n, Run& run) {
-        each_group<kFull>(run, n, [&](int i) { return split_nibbles(p + 20 * i + 4); });
-        run.scale[0] = halves<kFull, 20>(p, n);
-        run.min[0] =
-            _mm256_sub_ps(_mm256_setzero_ps(), halves<kFull, 20>(p + 2, n));  // y = q d + m
+        load_nibbles<kFull, kBlock>(p + 4, n, run);
+        run.scale[0] = halves<kFull, kBlock>(p, n);
+        run.min[0] = negated(halves<kFull, kBlock>(p + 2, n));
     }
 };
 
 struct Q5_0 {
-    static constexpr int kGroup = 32, kOffset = 16, kRunBytes = 8 * 22;
+    static constexpr int kGroup = 32, kOffset = 16, kBlock = 22, kRunBytes = 8 * kBlock;
     static constexpr bool kHasMin = false, kWide = false;
     template <bool kFull>
     static ALWAYS_INLINE void load(const std::uint8_t* p, int n, Run& run) {
-        each_group<kFull>(run, n, [&](int i) {
-            const std::uint8_t* b = p + 22 * i;
-            return _mm256_or_si256(split_nibbles(b + 6),
-                                   spread_bits(read<std::uint32_t>(b + 2), 16));
-        });
-        run.scale[0] = halves<kFull, 22>(p, n);
+        load_nibbles<kFull, kBlock>(p + 6, n, run);
+        load_fifth_bits<kFull, kBlock>(p + 2, n, run);
+        run.scale[0] = halves<kFull, kBlock>(p, n);
     }
 };
 
 struct Q5_1 {
-    static constexpr int kGroup = 32, kOffset = 0, kRunBytes = 8 * 24;
+    static constexpr int kGroup = 32, kOffset = 0, kBlock = 24, kRunBytes = 8 * kBlock;
     static constexpr bool kHasMin = true, kWide = false;
     template <bool kFull>
     static ALWAYS_INLINE void load(const std::uint8_t* p, int n, Run& run) {
-        each_group<kFull>(run, n, [&](int i) {
-            const std::uint8_t* b = p + 24 * i;
-            return _mm256_or_si256(split_nibbles(b + 8),
-                                   spread_bits(read<std::uint32_t>(b + 4), 16));
-        });
-        run.scale[0] = halves<kFull, 24>(p, n);
-        run.min[0] = _mm256_sub_ps(_mm256_setzero_ps(), halves<kFull, 24>(p + 2, n));
+        load_nibbles<kFull, kBlock>(p + 8, n, run);
+        load_fifth_bits<kFull, kBlock>(p + 4, n, run);
+        run.scale[0] = halves<kFull, kBlock>(p, n);
+        run.min[0] = negated(halves<kFull, kBlock>(p + 2, n));
     }
 };
 
 struct Q8_0 {
-    static constexpr int kGroup = 32, kOffset = 0, kRunBytes = 8 * 34;
+    static constexpr int kGroup = 32, kOffset = 0, kBlock = 34, kRunBytes = 8 * kBlock;
     static constexpr bool kHasMin = false, kWide = true;
     template <bool kFull>
     static ALWAYS_INLINE void load(const std::uint8_t* p, int n, Run& run) {
-        each_group<kFull>(run, n, [&](int i) { return load256(p + 34 * i + 2); });
-        run.scale[0] = halves<kFull, 34>(p, n);
+        UNROLL
+        for (int i = 0; i < 4; ++i) {
+            run.q[2 * i] = load_groups<kFull, kBlock>(p + 2, i, n);
+            run.q[2 * i + 1] = load_groups<kFull, kBlock>(p + 18, i, n);
+        }
+        run.scale[0] = halves<kFull, kBlock>(p, n);
     }
 };
 
-ALWAYS_INLINE __m256i iq4_levels(__m256i nibbles) {
-    return _mm256_shuffle_epi8(
-        _mm256_broadcastsi128_si256(_mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13,
-                                                  25, 38, 53, 69, 89, 113)),
-        nibbles);
+/// Nibbles to the 16 levels of a non-linear format.
+ALWAYS_INLINE void look_up(Run& run, __m128i levels) {
+    UNROLL
+    for (int i = 0; i < 8; ++i)
+        run.q[i] = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(levels), run.q[i]);
+}
+
+ALWAYS_INLINE __m128i iq4_levels() {
+    return _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
 }
 
 struct Iq4Nl {
-    static constexpr int kGroup = 32, kOffset = 0, kRunBytes = 8 * 18;
+    static constexpr int kGroup = 32, kOffset = 0, kBlock = 18, kRunBytes = 8 * kBlock;
     static constexpr bool kHasMin = false, kWide = true;
     template <bool kFull>
     static ALWAYS_INLINE void load(const std::uint8_t* p, int n, Run& run) {
-        each_group<kFull>(run, n, [&](int i) { return iq4_levels(split_nibbles(p + 18 * i + 2)); });
-        run.scale[0] = halves<kFull, 18>(p, n);
+        load_nibbles<kFull, kBlock>(p + 2, n, run);
+        look_up(run, iq4_levels());
+        run.scale[0] = halves<kFull, kBlock>(p, n);
     }
 };
 
-struct Mxfp4 {
-    static constexpr int kGroup = 32, kOffset = 16, kRunBytes = 8 * 17;
+struct Mxfp4 {  // levels plus 16
+    static constexpr int kGroup = 32, kOffset = 16, kBlock = 17, kRunBytes = 8 * kBlock;
     static constexpr bool kHasMin = false, kWide = false;
     template <bool kFull>
     static ALWAYS_INLINE void load(const std::uint8_t* p, int n, Run& run) {
-        const __m256i levels = _mm256_broadcastsi128_si256(
-            _mm_setr_epi8(16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4));
-        each_group<kFull>(run, n, [&](int i) {
-            return _mm256_shuffle_epi8(levels, split_nibbles(p + 17 * i + 1));
-        });
+        load_nibbles<kFull, kBlock>(p + 1, n, run);
+        look_up(run, _mm_setr_epi8(16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4));
         std::uint64_t exponents = 0;
-        for (int i = 0; i < (kFull ? 8 : n); ++i) exponents |= std::uint64_t{p[17 * i]} << (8 * i);
-        const __m256i x =
-            _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(static_cast<long long>(exponents)));
+        UNROLL
+        for (int i = 0; i < 8; ++i)
+            if (kFull || i < n) exponents |= std::uint64_t{p[kBlock * i]} << (8 * i);
+        // 2^(x - 128); x = 0 and 1 are subnormal.
+        const __m128i bytes = _mm_cvtsi64_si128(static_cast<long long>(exponents));
+        const __m256i x = _mm256_cvtepu8_epi32(bytes);
         const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(x, _mm256_set1_epi32(1)), 23);
         const __m256i subnormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x200000), x);
         const __m256i is_subnormal = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), x);
@@ -207,10 +254,24 @@ struct Mxfp4 {
 
 // ---- blocks of 256 --------------------------------------------------------------------------
 
+/// 128 bytes of nibbles: groups 2j and 2j + 1 in the low and high nibbles of 32 bytes (q4_k, q5_k).
+ALWAYS_INLINE void k_nibbles(const std::uint8_t* p, Run& run) {
+    UNROLL
+    for (int j = 0; j < 2; ++j) {
+        UNROLL
+        for (int half = 0; half < 2; ++half) {
+            const std::uint8_t* at = p + 32 * j + 16 * half;
+            const __m256i raw = load_pair(at, at + 64);
+            run.q[4 * j + half] = bits<0>(raw, 15);
+            run.q[4 * j + 2 + half] = bits<4>(raw, 15);
+        }
+    }
+}
+
 /// The 12 bytes of q4_k and q5_k: 6-bit scales and mins of eight groups.
 ALWAYS_INLINE void k_scales(const std::uint8_t* p, Run& run) {
-    const auto s0 = read<std::uint32_t>(p + 4), s1 = read<std::uint32_t>(p + 8),
-               s2 = read<std::uint32_t>(p + 12);
+    const auto s0 = read<std::uint32_t>(p + 4), s1 = read<std::uint32_t>(p + 8);
+    const auto s2 = read<std::uint32_t>(p + 12);
     const std::uint32_t scale_low = s0 & 0x3f3f3f3fu, min_low = s1 & 0x3f3f3f3fu;
     const std::uint32_t scale_high = (s2 & 0x0f0f0f0fu) | ((s0 >> 2) & 0x30303030u);
     const std::uint32_t min_high = ((s2 >> 4) & 0x0f0f0f0fu) | ((s1 >> 2) & 0x30303030u);
@@ -223,11 +284,7 @@ struct Q4K {
     static constexpr bool kHasMin = true, kWide = false;
     template <bool>
     static ALWAYS_INLINE void load(const std::uint8_t* p, int, Run& run) {
-        for (int i = 0; i < 4; ++i) {
-            const __m256i raw = load256(p + 16 + 32 * i);
-            run.q[2 * i] = bits<0>(raw, 15);
-            run.q[2 * i + 1] = bits<4>(raw, 15);
-        }
+        k_nibbles(p + 16, run);
         k_scales(p, run);
     }
 };
@@ -235,25 +292,18 @@ struct Q4K {
 struct Q5K {
     static constexpr int kGroup = 32, kOffset = 0, kRunBytes = 176;
     static constexpr bool kHasMin = true, kWide = false;
-    template <int kI>
-    static ALWAYS_INLINE void load_pair(const std::uint8_t* p, __m256i high, Run& run) {
-        const __m256i raw = load256(p + 48 + 32 * kI);
-        // Bit 2i of the high byte to bit 4, and bit 2i + 1.
-        const __m256i even =
-            kI < 2 ? _mm256_slli_epi16(high, 4 - 2 * kI) : _mm256_srli_epi16(high, 2 * kI - 4);
-        const __m256i odd =
-            kI < 2 ? _mm256_slli_epi16(high, 3 - 2 * kI) : _mm256_srli_epi16(high, 2 * kI - 3);
-        const __m256i fifth = _mm256_set1_epi8(16);
-        run.q[2 * kI] = _mm256_or_si256(bits<0>(raw, 15), _mm256_and_si256(even, fifth));
-        run.q[2 * kI + 1] = _mm256_or_si256(bits<4>(raw, 15), _mm256_and_si256(odd, fifth));
-    }
     template <bool>
     static ALWAYS_INLINE void load(const std::uint8_t* p, int, Run& run) {
-        const __m256i high = load256(p + 16);
-        load_pair<0>(p, high, run);
-        load_pair<1>(p, high, run);
-        load_pair<2>(p, high, run);
-        load_pair<3>(p, high, run);
+        k_nibbles(p + 48, run);
+        UNROLL
+        for (int half = 0; half < 2; ++half) {
+            const __m256i high = load_twice(p + 16 + 16 * half);
+            __m256i* q = run.q + half;
+            q[0] = _mm256_or_si256(q[0], move_bit<0, 4>(high));
+            q[2] = _mm256_or_si256(q[2], move_bit<1, 4>(high));
+            q[4] = _mm256_or_si256(q[4], move_bit<2, 4>(high));
+            q[6] = _mm256_or_si256(q[6], move_bit<3, 4>(high));
+        }
         k_scales(p, run);
     }
 };
@@ -264,37 +314,46 @@ struct Q6K {
     template <bool>
     static ALWAYS_INLINE void load(const std::uint8_t* p, int, Run& run) {
         const __m256i mask = _mm256_set1_epi8(0x30);
-        for (int h = 0; h < 2; ++h) {
-            const __m256i low0 = load256(p + 64 * h), low1 = load256(p + 64 * h + 32);
-            const __m256i high = load256(p + 128 + 32 * h);
-            __m256i* q = run.q + 4 * h;
-            q[0] = _mm256_or_si256(bits<0>(low0, 15),
-                                   _mm256_and_si256(_mm256_slli_epi16(high, 4), mask));
-            q[1] = _mm256_or_si256(bits<0>(low1, 15),
-                                   _mm256_and_si256(_mm256_slli_epi16(high, 2), mask));
-            q[2] = _mm256_or_si256(bits<4>(low0, 15), _mm256_and_si256(high, mask));
-            q[3] = _mm256_or_si256(bits<4>(low1, 15),
-                                   _mm256_and_si256(_mm256_srli_epi16(high, 2), mask));
+        UNROLL
+        for (int half = 0; half < 2; ++half) {
+            const std::uint8_t* low = p + 16 * half;
+            const __m256i low0 = load_pair(low, low + 64), low1 = load_pair(low + 32, low + 96);
+            const __m256i high = load_pair(low + 128, low + 160);
+            const __m256i h0 = _mm256_and_si256(_mm256_slli_epi16(high, 4), mask);
+            const __m256i h1 = _mm256_and_si256(_mm256_slli_epi16(high, 2), mask);
+            const __m256i h3 = _mm256_and_si256(_mm256_srli_epi16(high, 2), mask);
+            __m256i* q = run.q + half;
+            q[0] = _mm256_or_si256(bits<0>(low0, 15), h0);
+            q[2] = _mm256_or_si256(bits<0>(low1, 15), h1);
+            q[4] = _mm256_or_si256(bits<4>(low0, 15), _mm256_and_si256(high, mask));
+            q[6] = _mm256_or_si256(bits<4>(low1, 15), h3);
         }
-        scale_groups16(load16b(p + 192), read_half(p + 208), run.scale);
+        scale_groups16(load128(p + 192), read_half(p + 208), run.scale);
     }
 };
+
+/// 64 bytes of 2-bit values: byte = 32 * (e div 128) + e mod 32, shift by the group (q2_k, q3_k).
+ALWAYS_INLINE void crumbs(const std::uint8_t* p, Run& run) {
+    UNROLL
+    for (int half = 0; half < 2; ++half) {
+        const __m256i raw = load_pair(p + 16 * half, p + 32 + 16 * half);
+        run.q[half] = bits<0>(raw, 3);
+        run.q[2 + half] = bits<2>(raw, 3);
+        run.q[4 + half] = bits<4>(raw, 3);
+        run.q[6 + half] = bits<6>(raw, 3);
+    }
+}
 
 struct Q2K {
     static constexpr int kGroup = 16, kOffset = 0, kRunBytes = 84;
     static constexpr bool kHasMin = true, kWide = false;
     template <bool>
     static ALWAYS_INLINE void load(const std::uint8_t* p, int, Run& run) {
-        for (int h = 0; h < 2; ++h) {
-            const __m256i raw = load256(p + 16 + 32 * h);
-            run.q[4 * h] = bits<0>(raw, 3);
-            run.q[4 * h + 1] = bits<2>(raw, 3);
-            run.q[4 * h + 2] = bits<4>(raw, 3);
-            run.q[4 * h + 3] = bits<6>(raw, 3);
-        }
-        const __m128i both = load16b(p), nibble = _mm_set1_epi8(15);
+        crumbs(p + 16, run);
+        const __m128i both = load128(p), nibble = _mm_set1_epi8(15);
         scale_groups16(_mm_and_si128(both, nibble), read_half(p + 80), run.scale);
-        scale_groups16(_mm_and_si128(_mm_srli_epi16(both, 4), nibble), read_half(p + 82), run.min);
+        const __m128i upper = _mm_and_si128(_mm_srli_epi16(both, 4), nibble);
+        scale_groups16(upper, read_half(p + 82), run.min);
     }
 };
 
@@ -303,27 +362,23 @@ struct Q3K {
     static constexpr bool kHasMin = false, kWide = false;
     template <bool>
     static ALWAYS_INLINE void load(const std::uint8_t* p, int, Run& run) {
-        const __m256i high = load256(p), four = _mm256_set1_epi8(4);
-        for (int h = 0; h < 2; ++h) {
-            const __m256i raw = load256(p + 32 + 32 * h);
-            run.q[4 * h] = bits<0>(raw, 3);
-            run.q[4 * h + 1] = bits<2>(raw, 3);
-            run.q[4 * h + 2] = bits<4>(raw, 3);
-            run.q[4 * h + 3] = bits<6>(raw, 3);
+        crumbs(p + 32, run);
+        UNROLL
+        for (int half = 0; half < 2; ++half) {
+            const __m256i high = load_twice(p + 16 * half);
+            __m256i* q = run.q + half;
+            q[0] = _mm256_or_si256(q[0], move_bit<0, 2>(high));
+            q[2] = _mm256_or_si256(q[2], move_bit<1, 2>(high));
+            q[4] = _mm256_or_si256(q[4], move_bit<2, 2>(high));
+            q[6] = _mm256_or_si256(q[6], move_bit<3, 2>(high));
         }
-        for (int i = 0; i < 8; ++i) {  // bit i of the high byte to bit 2
-            const __m256i moved =
-                i < 2 ? _mm256_slli_epi16(high, 2 - i) : _mm256_srli_epi16(high, i - 2);
-            run.q[i] = _mm256_or_si256(run.q[i], _mm256_and_si256(moved, four));
-        }
-        const auto low = read<std::uint64_t>(p + 96);
-        const auto top = read<std::uint32_t>(p + 104);
+        // Bits 4 and 5 of the scales of groups 0..3 are bits 0 and 1 of the last four bytes, those
+        // of groups 4..7 are bits 2 and 3, and so on.
         constexpr std::uint64_t kNibbles = 0x0f0f0f0f0f0f0f0fu, kPairs = 0x3030303030303030u;
-        // Bits 4 and 5 of groups 0..3 are bits 0 and 1 of the last four bytes, of 4..7 bits 2 and
-        // 3, ...
-        const std::uint64_t top_low = (std::uint64_t{top} << 4 & 0xffffffffu) | std::uint64_t{top}
-                                                                                    << 34;
-        const std::uint64_t top_high = top | std::uint64_t{top >> 2} << 32;
+        const auto low = read<std::uint64_t>(p + 96);
+        const std::uint64_t top = read<std::uint32_t>(p + 104);
+        const std::uint64_t top_low = (top << 4 & 0xffffffffu) | top << 34;
+        const std::uint64_t top_high = top | (top >> 2) << 32;
         const std::uint64_t first8 = (low & kNibbles) | (top_low & kPairs);
         const std::uint64_t last8 = ((low >> 4) & kNibbles) | (top_high & kPairs);
         const __m128i biased =
@@ -337,9 +392,11 @@ struct Iq4Xs {
     static constexpr bool kHasMin = false, kWide = true;
     template <bool>
     static ALWAYS_INLINE void load(const std::uint8_t* p, int, Run& run) {
-        for (int i = 0; i < 8; ++i) run.q[i] = iq4_levels(split_nibbles(p + 8 + 16 * i));
-        std::uint64_t scales = 0;
+        load_nibbles<true, 16>(p + 8, 8, run);
+        look_up(run, iq4_levels());
         const std::uint32_t high = read<std::uint16_t>(p + 2), low = read<std::uint32_t>(p + 4);
+        std::uint64_t scales = 0;
+        UNROLL
         for (int g = 0; g < 8; ++g) {
             const std::uint32_t s = ((low >> (4 * g)) & 15u) | ((high >> (2 * g)) & 3u) << 4;
             scales |= std::uint64_t{(s - 32u) & 255u} << (8 * g);
