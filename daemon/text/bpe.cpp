@@ -1,13 +1,13 @@
 #include "daemon/text/bpe.hpp"
 
-#include <string>
-#include <utility>
-
 #include "daemon/text/byte_map.hpp"
 #include "daemon/text/merge.hpp"
 #include "daemon/text/nfc.hpp"
 #include "daemon/text/pretokenizer.hpp"
 #include "daemon/text/utf8.hpp"
+
+#include <string>
+#include <utility>
 
 namespace text {
 

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <memory>
-
 #include "daemon/text/merge_table.hpp"
 #include "daemon/text/tokenizer.hpp"
+
+#include <memory>
 
 namespace text {
 
@@ -14,8 +14,8 @@ struct PretokenizerRow;
 /// Text is cut into pieces (Pretokenizer), and within each piece the adjacent pair that comes
 /// first in tokenizer.ggml.merges is merged, until none is left.
 /// Source: Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units", 2016.
-[[nodiscard]] std::unique_ptr<Tokenizer> make_bpe(TokenizerParts parts,
-                                                  MergeTable merges, const PretokenizerRow& row,
+[[nodiscard]] std::unique_ptr<Tokenizer> make_bpe(TokenizerParts parts, MergeTable merges,
+                                                  const PretokenizerRow& row,
                                                   TokenizerOptions options);
 
 }  // namespace text

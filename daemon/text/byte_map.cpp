@@ -1,9 +1,9 @@
 #include "daemon/text/byte_map.hpp"
 
+#include "daemon/text/utf8.hpp"
+
 #include <array>
 #include <cstdint>
-
-#include "daemon/text/utf8.hpp"
 
 namespace text {
 
@@ -19,8 +19,8 @@ struct ByteMap {
         to_byte.fill(-1);
         char32_t next = 0x100;
         for (unsigned byte = 0; byte < 256; ++byte) {
-            const bool itself = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) ||
-                                byte >= 0xAE;
+            const bool itself =
+                (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
             const char32_t code_point = itself ? static_cast<char32_t>(byte) : next++;
             append_utf8(to_character[byte], code_point);
             to_byte[code_point] = static_cast<std::int16_t>(byte);

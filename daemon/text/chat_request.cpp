@@ -1,9 +1,9 @@
 #include "daemon/text/chat_request.hpp"
 
+#include <boost/json.hpp>
+
 #include <cstdint>
 #include <string>
-
-#include <boost/json.hpp>
 
 namespace text {
 
@@ -131,7 +131,8 @@ TemplateChoice choose_template(const base::Metadata& metadata, std::string_view 
     if (has_tools)
         if (const std::string* source = metadata.find_string(kToolTemplateKey))
             return {*source, kToolTemplateKey};
-    if (const std::string* source = metadata.find_string(kTemplateKey)) return {*source, kTemplateKey};
+    if (const std::string* source = metadata.find_string(kTemplateKey))
+        return {*source, kTemplateKey};
     return {kChatMl, "chatml"};
 }
 

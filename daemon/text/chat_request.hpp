@@ -1,25 +1,25 @@
 #pragma once
 
-#include <string_view>
+#include "daemon/base/metadata.hpp"
+#include "daemon/text/tokenizer.hpp"
 
 #include <boost/json/fwd.hpp>
 
-#include "daemon/base/metadata.hpp"
-#include "daemon/text/tokenizer.hpp"
+#include <string_view>
 
 namespace text {
 
 /// What a template wants of the messages it is given. The defaults suit most templates;
 /// probe_template() finds out.
 struct TemplateTraits {
-    bool content_parts = false;     ///< reads content that is a list of parts
-    bool content_text = true;       ///< reads content that is a string; else it is made a list
-    bool object_arguments = true;   ///< wants tool call arguments as an object, not as JSON text
-    bool null_content = false;      ///< shows tool calls only beside content null, not ""
+    bool content_parts = false;       ///< reads content that is a list of parts
+    bool content_text = true;         ///< reads content that is a string; else it is made a list
+    bool object_arguments = true;     ///< wants tool call arguments as an object, not as JSON text
+    bool null_content = false;        ///< shows tool calls only beside content null, not ""
     bool nine_character_ids = false;  ///< refuses tool call ids of another length
-    bool system_role = true;        ///< accepts a system message
-    bool shows_tools = true;        ///< describes the tools it is given
-    bool shows_tool_calls = true;   ///< repeats earlier tool calls
+    bool system_role = true;          ///< accepts a system message
+    bool shows_tools = true;          ///< describes the tools it is given
+    bool shows_tool_calls = true;     ///< repeats earlier tool calls
     bool shows_tool_results = true;
     bool has_enable_thinking = false;  ///< enable_thinking changes the end of the prompt
 };

@@ -1,5 +1,10 @@
 #include "daemon/text/chat_template.hpp"
 
+#include "daemon/text/utf8.hpp"
+#include "daemon/text/worker_process.hpp"
+
+#include <boost/json.hpp>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -7,11 +12,6 @@
 #include <ctime>
 #include <optional>
 #include <utility>
-
-#include <boost/json.hpp>
-
-#include "daemon/text/utf8.hpp"
-#include "daemon/text/worker_process.hpp"
 
 namespace text {
 
@@ -106,18 +106,19 @@ TemplateWorker::TemplateWorker(TemplateWorkerOptions options) : options_{options
         slots_.push_back(std::make_unique<Slot>());
         free_.push_back(slots_.back().get());
     }
-    unavailable_ = start(*slots_.front());
-    // The others start when they are needed.
+    Frame hello;
+    unavailable_ = start(*slots_.front(), hello);  // the others start when they are needed
+    jinja2_version_ = string_at(hello.header, "jinja2");
+    isolation_ = string_at(hello.header, "isolation");
 }
 
 TemplateWorker::~TemplateWorker() = default;
 
-std::string TemplateWorker::start(Slot& slot) {
+std::string TemplateWorker::start(Slot& slot, Frame& hello) const {
     slot.reset();
     std::string problem = slot.process.start(options_.python, kTemplateWorkerScript,
                                              std::to_string(options_.memory_bytes));
     if (!problem.empty()) return problem;
-    Frame hello;
     const auto io = slot.receive(hello, Clock::now() + options_.start_deadline);
     if (io == WorkerProcess::Io::timed_out) {
         slot.reset();
@@ -131,10 +132,6 @@ std::string TemplateWorker::start(Slot& slot) {
     if (!bool_at(hello.header, "ok")) {
         slot.reset();
         return string_at(hello.header, "message");
-    }
-    if (jinja2_version_.empty()) {  // from the constructor only: later starts change nothing
-        jinja2_version_ = string_at(hello.header, "jinja2");
-        isolation_ = string_at(hello.header, "isolation");
     }
     return {};
 }
@@ -173,9 +170,11 @@ RenderResult TemplateWorker::render(const RenderRequest& request) {
 }
 
 RenderResult TemplateWorker::render_on(Slot& slot, const RenderRequest& request) {
-    if (!slot.process.is_alive())
-        if (std::string problem = start(slot); !problem.empty())
+    if (!slot.process.is_alive()) {
+        Frame hello;
+        if (const std::string problem = start(slot, hello); !problem.empty())
             return {Status::unavailable, {}, "chat templates cannot be rendered: " + problem};
+    }
 
     const Clock::time_point deadline = Clock::now() + options_.deadline;
     auto known = std::find(slot.templates.begin(), slot.templates.end(), request.template_source);
@@ -213,7 +212,8 @@ RenderResult TemplateWorker::render_on(Slot& slot, const RenderRequest& request)
     if (io == WorkerProcess::Io::done) io = slot.receive(reply, deadline);
     if (io == WorkerProcess::Io::timed_out) {
         slot.reset();
-        return {Status::timed_out, {},
+        return {Status::timed_out,
+                {},
                 "the chat template took longer than " + std::to_string(options_.deadline.count()) +
                     " ms and was stopped"};
     }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "daemon/base/error.hpp"
+
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -8,8 +10,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "daemon/base/error.hpp"
 
 namespace text {
 
@@ -32,10 +32,10 @@ struct RenderRequest {
 struct RenderResult {
     enum class Status {
         ok,
-        raised,       ///< the template refused the conversation; `message` is its own, for the client
-        failed,       ///< the template does not fit the conversation, or does not compile
-        timed_out,    ///< the worker was killed at the deadline
-        crashed,      ///< the worker died; a fresh one serves the next request
+        raised,     ///< the template refused the conversation; `message` is its own, for the client
+        failed,     ///< the template does not fit the conversation, or does not compile
+        timed_out,  ///< the worker was killed at the deadline
+        crashed,    ///< the worker died; a fresh one serves the next request
         unavailable,  ///< no worker can be started at all
     };
     Status status = Status::ok;
@@ -51,7 +51,7 @@ struct RenderResult {
 };
 
 struct TemplateWorkerOptions {
-    const char* python = "/usr/bin/python3";  ///< with Jinja2 3.1 or newer
+    const char* python = "/usr/bin/python3";   ///< with Jinja2 3.1 or newer
     std::chrono::milliseconds deadline{2000};  ///< of one render, template compilation included
     std::chrono::milliseconds start_deadline{20'000};
     std::size_t memory_bytes = std::size_t{512} << 20;  ///< address space of a worker
@@ -86,7 +86,7 @@ private:
     struct Slot;
     struct Frame;
 
-    [[nodiscard]] std::string start(Slot& slot);
+    [[nodiscard]] std::string start(Slot& slot, Frame& hello) const;
     [[nodiscard]] RenderResult render_on(Slot& slot, const RenderRequest& request);
     [[nodiscard]] Slot& take_slot();
     void give_back(Slot& slot);

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <cstdint>
-#include <string>
-
 #include "daemon/text/tokenizer.hpp"
 #include "daemon/text/utf8.hpp"
+
+#include <cstdint>
+#include <string>
 
 namespace text {
 

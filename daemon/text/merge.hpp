@@ -19,9 +19,9 @@ struct Symbol {
 /// A pair of neighbours that may be merged.
 template <class Priority>
 struct MergeCandidate {
-    Priority priority;    // smaller merges first; on equal ones the leftmost
-    std::int32_t left;    // index of the left symbol
-    std::int32_t merged;  // id after merging
+    Priority priority;                        // smaller merges first; on equal ones the leftmost
+    std::int32_t left;                        // index of the left symbol
+    std::int32_t merged;                      // id after merging
     std::uint32_t left_length, right_length;  // as queued: another length means it is stale
 };
 

@@ -1,17 +1,18 @@
 #include "daemon/text/merge_table.hpp"
 
-#include <bit>
-#include <unordered_map>
-
 #include "daemon/base/error.hpp"
 #include "daemon/text/byte_map.hpp"
+
+#include <bit>
+#include <unordered_map>
 
 namespace text {
 
 namespace {
 
 std::uint64_t pair_key(std::int32_t left, std::int32_t right) {
-    return (std::uint64_t{static_cast<std::uint32_t>(left)} << 32) | static_cast<std::uint32_t>(right);
+    return (std::uint64_t{static_cast<std::uint32_t>(left)} << 32) |
+           static_cast<std::uint32_t>(right);
 }
 
 }  // namespace
@@ -20,7 +21,8 @@ MergeTable::MergeTable(const Vocabulary& vocabulary, const std::vector<std::stri
     std::unordered_map<std::string, std::int32_t> extra;  // texts that are no token
     const auto symbol = [&](std::string_view text) {
         if (const std::int32_t token = vocabulary.find(text); token != kNoToken) return token;
-        const auto next = static_cast<std::int32_t>(vocabulary.size() + static_cast<std::int64_t>(extra.size()));
+        const auto next =
+            static_cast<std::int32_t>(vocabulary.size() + static_cast<std::int64_t>(extra.size()));
         return extra.try_emplace(std::string{text}, next).first->second;
     };
 

@@ -1,11 +1,11 @@
 #pragma once
 
+#include "daemon/text/vocabulary.hpp"
+
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "daemon/text/vocabulary.hpp"
 
 namespace text {
 

@@ -1,12 +1,12 @@
 #include "daemon/text/nfc.hpp"
 
+#include "daemon/text/nfc_table.hpp"
+#include "daemon/text/utf8.hpp"
+
 #include <algorithm>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
-
-#include "daemon/text/nfc_table.hpp"
-#include "daemon/text/utf8.hpp"
 
 namespace text {
 
@@ -81,9 +81,8 @@ void reorder(std::vector<char32_t>& code_points) {
             ++at;
             continue;
         }
-        const auto end = std::find_if(at, code_points.end(), [](char32_t c) {
-            return data().combining_class(c) == 0;
-        });
+        const auto end = std::find_if(at, code_points.end(),
+                                      [](char32_t c) { return data().combining_class(c) == 0; });
         std::stable_sort(at, end, [](char32_t a, char32_t b) {
             return data().combining_class(a) < data().combining_class(b);
         });
@@ -139,7 +138,8 @@ bool is_nfc_for_sure(std::string_view text) noexcept {
             continue;
         }
         const Utf8Char c = first_character(text.substr(i));
-        if (c.is_valid && c.code_point < may_change.size() && may_change[c.code_point]) return false;
+        if (c.is_valid && c.code_point < may_change.size() && may_change[c.code_point])
+            return false;
         i += c.bytes;
     }
     return true;

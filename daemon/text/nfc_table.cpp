@@ -798,7 +798,11 @@ constexpr CombiningRange kCombining[] = {
 
 }  // namespace
 
-std::span<const Decomposition> decompositions() { return kDecompositions; }
-std::span<const CombiningRange> combining_ranges() { return kCombining; }
+std::span<const Decomposition> decompositions() {
+    return kDecompositions;
+}
+std::span<const CombiningRange> combining_ranges() {
+    return kCombining;
+}
 
 }  // namespace text

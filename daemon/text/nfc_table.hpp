@@ -19,7 +19,7 @@ struct CombiningRange {
     std::uint8_t combining_class;
 };
 
-[[nodiscard]] std::span<const Decomposition> decompositions();       // ascending
-[[nodiscard]] std::span<const CombiningRange> combining_ranges();    // ascending
+[[nodiscard]] std::span<const Decomposition> decompositions();     // ascending
+[[nodiscard]] std::span<const CombiningRange> combining_ranges();  // ascending
 
 }  // namespace text

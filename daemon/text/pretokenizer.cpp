@@ -1,8 +1,8 @@
 #include "daemon/text/pretokenizer.hpp"
 
-#include <algorithm>
-
 #include "daemon/text/tokenizer.hpp"
+
+#include <algorithm>
 
 namespace text {
 

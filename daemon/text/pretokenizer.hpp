@@ -1,11 +1,11 @@
 #pragma once
 
+#include "daemon/text/regex.hpp"
+
 #include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
-
-#include "daemon/text/regex.hpp"
 
 namespace text {
 
@@ -13,7 +13,8 @@ namespace text {
 /// else hangs on that value. A new one is a row of the table in pretokenizer_table.cpp.
 struct PretokenizerRow {
     std::string_view pre;
-    std::span<const std::string_view> patterns;  ///< applied in order, each within the last's pieces
+    std::span<const std::string_view>
+        patterns;                ///< applied in order, each within the last's pieces
     bool add_bos = false;        ///< unless tokenizer.ggml.add_bos_token says otherwise
     bool ignore_merges = false;  ///< a piece that is a token is taken whole
     bool nfc = false;            ///< the model's own tokenizer normalizes to NFC first

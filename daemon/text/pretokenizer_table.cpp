@@ -235,6 +235,8 @@ constexpr PretokenizerRow kTable[] = {
 
 }  // namespace
 
-std::span<const PretokenizerRow> pretokenizer_table() { return kTable; }
+std::span<const PretokenizerRow> pretokenizer_table() {
+    return kTable;
+}
 
 }  // namespace text

@@ -1,11 +1,10 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "daemon/text/regex.hpp"
 
-#include <pcre2.h>
+#include "daemon/text/tokenizer.hpp"
 
 #include <cstdint>
-
-#include "daemon/text/tokenizer.hpp"
+#include <pcre2.h>
 
 namespace text {
 
@@ -78,14 +77,14 @@ Regex::Regex(std::string_view pattern) {
     const std::string expanded = expand_white_space(pattern);
     int error = 0;
     PCRE2_SIZE at = 0;
-    pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expanded.data()), expanded.size(),
-                                     PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY, &error, &at,
-                                     nullptr);
+    pcre2_code* code =
+        pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expanded.data()), expanded.size(),
+                      PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY, &error, &at, nullptr);
     if (code == nullptr) {
         PCRE2_UCHAR message[256] = {};
         pcre2_get_error_message(error, message, sizeof message);
-        throw base::ModelError{"pre-tokenizer pattern \"" + std::string{pattern} + "\": " +
-                               reinterpret_cast<const char*>(message) + " at offset " +
+        throw base::ModelError{"pre-tokenizer pattern \"" + std::string{pattern} +
+                               "\": " + reinterpret_cast<const char*>(message) + " at offset " +
                                std::to_string(at)};
     }
     code_.reset(code);
@@ -131,7 +130,8 @@ boost::system::error_code Regex::split(std::string_view piece,
         done = search = match.end;
         if (match.begin == match.end) {  // empty: go on behind the next character
             ++search;
-            while (search < piece.size() && (static_cast<unsigned char>(piece[search]) & 0xC0) == 0x80)
+            while (search < piece.size() &&
+                   (static_cast<unsigned char>(piece[search]) & 0xC0) == 0x80)
                 ++search;
         }
     }

@@ -1,12 +1,12 @@
 #pragma once
 
+#include "daemon/base/error.hpp"
+
 #include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "daemon/base/error.hpp"
 
 namespace text {
 

@@ -7,7 +7,9 @@ namespace text {
 
 namespace {
 
-bool is_ascii_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+bool is_ascii_space(char c) {
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
 
 bool contains_any(std::string_view haystack, std::initializer_list<std::string_view> needles) {
     return std::any_of(needles.begin(), needles.end(), [&](std::string_view needle) {
@@ -29,9 +31,8 @@ SpecialSplitter::SpecialSplitter(const Vocabulary& vocabulary, std::string_view 
     // The file format has no place for these two flags, so they go by names.
     const std::string name = ascii_lower(model_name);
     const bool phi3 = contains_any(name, {"phi-3", "phi3"});
-    const bool mask_takes_left =
-        contains_any(pre, {"jina-v2-de", "jina-v2-es", "jina-v2-code"}) ||
-        contains_any(architecture, {"nomic-bert-moe", "jina-bert-v3"});
+    const bool mask_takes_left = contains_any(pre, {"jina-v2-de", "jina-v2-es", "jina-v2-code"}) ||
+                                 contains_any(architecture, {"nomic-bert-moe", "jina-bert-v3"});
     const bool modern_bert = contains_any(name, {"modern-bert"});
 
     for (std::int32_t id = 0; id < vocabulary.size(); ++id) {
@@ -41,9 +42,9 @@ SpecialSplitter::SpecialSplitter(const Vocabulary& vocabulary, std::string_view 
         const std::string_view text = vocabulary.text(id);
         if (text.empty()) continue;
         Ending ending{.token = id, .user_defined = user_defined};
-        ending.strip_right =
-            phi3 && text != "<unk>" && text != "<s>" && text != "<|endoftext|>";
-        ending.strip_left = (mask_takes_left && text == "<mask>") || (modern_bert && text == "[MASK]");
+        ending.strip_right = phi3 && text != "<unk>" && text != "<s>" && text != "<|endoftext|>";
+        ending.strip_left =
+            (mask_takes_left && text == "<mask>") || (modern_bert && text == "[MASK]");
         add(text, ending);
     }
 }

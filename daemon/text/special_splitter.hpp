@@ -1,12 +1,12 @@
 #pragma once
 
+#include "daemon/text/vocabulary.hpp"
+
 #include <array>
 #include <cstdint>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
-
-#include "daemon/text/vocabulary.hpp"
 
 namespace text {
 
@@ -24,8 +24,8 @@ class SpecialSplitter {
 public:
     /// @param model_name    general.name: some models' tokens take the white space beside them
     /// @param pre           tokenizer.ggml.pre, and architecture: general.architecture, likewise
-    SpecialSplitter(const Vocabulary& vocabulary, std::string_view model_name,
-                    std::string_view pre, std::string_view architecture);
+    SpecialSplitter(const Vocabulary& vocabulary, std::string_view model_name, std::string_view pre,
+                    std::string_view architecture);
 
     /// @param parse_special  false: only user-defined tokens are looked for
     /// @return the text in order; raw fragments are never empty and never adjacent
@@ -43,8 +43,8 @@ private:
     [[nodiscard]] const Ending* longest_at(std::string_view text, bool parse_special,
                                            std::size_t& bytes) const;
 
-    std::array<bool, 256> is_first_{};                          // bytes that begin a special token
-    std::vector<Ending> nodes_{1};                              // trie; the root is 0
+    std::array<bool, 256> is_first_{};                           // bytes that begin a special token
+    std::vector<Ending> nodes_{1};                               // trie; the root is 0
     std::unordered_map<std::uint64_t, std::uint32_t> children_;  // node * 256 + byte -> node
 };
 

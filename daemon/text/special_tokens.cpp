@@ -38,18 +38,19 @@ constexpr KeyRow kKeys[] = {
 };
 
 constexpr string_view kEot[] = {
-    "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>",
-    "<EOT>", "_<EOT>", "[EOT]", "<｜end▁of▁sentence｜>", "<end_of_utterance>"};
+    "<|eot_id|>",        "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>",
+    "<|end_of_text|>",   "<EOT>",      "_<EOT>",  "[EOT]",         "<｜end▁of▁sentence｜>",
+    "<end_of_utterance>"};
 constexpr string_view kEom[] = {"<|eom_id|>"};
-constexpr string_view kFimPre[] = {"<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>",
-                                   "<｜fim▁begin｜>", "<PRE>", "▁<PRE>", "<|code_prefix|>",
-                                   "<|prefix|>"};
-constexpr string_view kFimSuf[] = {"<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>",
-                                   "<｜fim▁hole｜>", "<SUF>", "▁<SUF>", "<|code_suffix|>",
-                                   "<|suffix|>"};
-constexpr string_view kFimMid[] = {"<|fim_middle|>", "<fim-middle>", "<fim_middle>",
-                                   "<｜fim▁end｜>", "<MID>", "▁<MID>", "<|code_middle|>",
-                                   "<|middle|>"};
+constexpr string_view kFimPre[] = {"<|fim_prefix|>",  "<fim-prefix>", "<fim_prefix>",
+                                   "<｜fim▁begin｜>", "<PRE>",        "▁<PRE>",
+                                   "<|code_prefix|>", "<|prefix|>"};
+constexpr string_view kFimSuf[] = {"<|fim_suffix|>",  "<fim-suffix>", "<fim_suffix>",
+                                   "<｜fim▁hole｜>",  "<SUF>",        "▁<SUF>",
+                                   "<|code_suffix|>", "<|suffix|>"};
+constexpr string_view kFimMid[] = {"<|fim_middle|>",  "<fim-middle>", "<fim_middle>",
+                                   "<｜fim▁end｜>",   "<MID>",        "▁<MID>",
+                                   "<|code_middle|>", "<|middle|>"};
 constexpr string_view kFimPad[] = {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"};
 constexpr string_view kFimRep[] = {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>",
                                    "<reponame>"};
@@ -61,24 +62,42 @@ struct TextRow {
 };
 
 constexpr TextRow kTexts[] = {
-    {&SpecialIds::eot, kEot},         {&SpecialIds::eom, kEom},
-    {&SpecialIds::fim_pre, kFimPre},  {&SpecialIds::fim_suf, kFimSuf},
-    {&SpecialIds::fim_mid, kFimMid},  {&SpecialIds::fim_pad, kFimPad},
-    {&SpecialIds::fim_rep, kFimRep},  {&SpecialIds::fim_sep, kFimSep},
+    {&SpecialIds::eot, kEot},        {&SpecialIds::eom, kEom},
+    {&SpecialIds::fim_pre, kFimPre}, {&SpecialIds::fim_suf, kFimSuf},
+    {&SpecialIds::fim_mid, kFimMid}, {&SpecialIds::fim_pad, kFimPad},
+    {&SpecialIds::fim_rep, kFimRep}, {&SpecialIds::fim_sep, kFimSep},
 };
 
 // Every token with one of these texts ends a reply, and is a control token.
-constexpr string_view kEog[] = {
-    "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>",
-    "<end_of_turn>", "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]",
-    "<|end_of_text|>", "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>",
-    "<｜end▁of▁sentence｜>", "[e~["};
+constexpr string_view kEog[] = {"<|eot_id|>",
+                                "<|im_end|>",
+                                "<|end|>",
+                                "<|return|>",
+                                "<|call|>",
+                                "<|flush|>",
+                                "<|calls|>",
+                                "<end_of_turn>",
+                                "<|endoftext|>",
+                                "</s>",
+                                "<|eom_id|>",
+                                "<EOT>",
+                                "_<EOT>",
+                                "[EOT]",
+                                "[EOS]",
+                                "<|end_of_text|>",
+                                "<end_of_utterance>",
+                                "<eos>",
+                                "<turn|>",
+                                "<|tool_response>",
+                                "<｜end▁of▁sentence｜>",
+                                "[e~["};
 
 // Converters of GLM files write these as eot and eom; files without the keys would never stop.
 constexpr string_view kGlmEog[] = {"<|user|>", "<|observation|>"};
 
 // Harmony's structure marks: printed, so that the reply's channels can be told apart.
-constexpr string_view kHarmonyMarks[] = {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"};
+constexpr string_view kHarmonyMarks[] = {"<|channel|>", "<|message|>", "<|start|>",
+                                         "<|constrain|>"};
 
 /// The id of a well-known mark, or kNoToken.
 std::int32_t find_mark(string_view text, const OrdinaryTokens& ordinary,

@@ -1,11 +1,11 @@
 #pragma once
 
+#include "daemon/base/metadata.hpp"
+#include "daemon/text/vocabulary.hpp"
+
 #include <cstdint>
 #include <string_view>
 #include <vector>
-
-#include "daemon/base/metadata.hpp"
-#include "daemon/text/vocabulary.hpp"
 
 namespace text {
 
@@ -33,7 +33,8 @@ using OrdinaryTokens = std::vector<bool>;  // [vocab_size], or empty: none known
 /// The end-of-generation set, ascending. Also corrects the types of the tokens it concerns (a
 /// well-known end marker is a control token whatever the file says).
 /// @param pre  tokenizer.ggml.pre, "" when the model has none
-[[nodiscard]] std::vector<std::int32_t> find_eog_ids(const SpecialIds& special, std::string_view pre,
+[[nodiscard]] std::vector<std::int32_t> find_eog_ids(const SpecialIds& special,
+                                                     std::string_view pre,
                                                      const OrdinaryTokens& ordinary,
                                                      Vocabulary& vocabulary);
 

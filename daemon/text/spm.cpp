@@ -1,11 +1,11 @@
 #include "daemon/text/spm.hpp"
 
+#include "daemon/text/merge.hpp"
+#include "daemon/text/utf8.hpp"
+
 #include <array>
 #include <string>
 #include <utility>
-
-#include "daemon/text/merge.hpp"
-#include "daemon/text/utf8.hpp"
 
 namespace text {
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <memory>
-
 #include "daemon/text/tokenizer.hpp"
+
+#include <memory>
 
 namespace text {
 

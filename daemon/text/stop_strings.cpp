@@ -56,6 +56,8 @@ StopStrings::Step StopStrings::push(std::string_view delta) {
     return {std::move(text), std::nullopt};
 }
 
-std::string StopStrings::flush() { return std::exchange(held_, {}); }
+std::string StopStrings::flush() {
+    return std::exchange(held_, {});
+}
 
 }  // namespace text

@@ -36,12 +36,14 @@ public:
 
     /// A question, a tool call, its result.
     std::string render_call(bool object_arguments, bool null_content, std::string_view id) {
-        std::string messages = R"([{"role":"user","content":"prb-question"},{"role":"assistant","content":)";
+        std::string messages =
+            R"([{"role":"user","content":"prb-question"},{"role":"assistant","content":)";
         messages += null_content ? "null" : R"("")";
         messages += R"(,"tool_calls":[{"id":")";
         messages += id;
         messages += R"(","type":"function","function":{"name":"prb_function","arguments":)";
-        messages += object_arguments ? R"({"prb_key":"prb-value"})" : R"("{\"prb_key\":\"prb-value\"}")";
+        messages +=
+            object_arguments ? R"({"prb_key":"prb-value"})" : R"("{\"prb_key\":\"prb-value\"}")";
         messages += R"(}}]},{"role":"tool","tool_call_id":")";
         messages += id;
         messages += R"(","name":"prb_function","content":"prb-result"}])";
@@ -60,7 +62,8 @@ bool shows_call(std::string_view text) {
 }
 
 void probe_content(Prober& prober, TemplateTraits& traits) {
-    traits.content_text = contains(prober.render(R"([{"role":"user","content":"prb-text"}])"), "prb-text");
+    traits.content_text =
+        contains(prober.render(R"([{"role":"user","content":"prb-text"}])"), "prb-text");
     const std::string parts =
         prober.render(R"([{"role":"user","content":[{"type":"text","text":"prb-text"}]}])");
     // Printed as a list, the part's keys show.
@@ -76,12 +79,14 @@ void probe_tool_calls(Prober& prober, TemplateTraits& traits) {
     constexpr Form kForms[] = {{true, false}, {false, false}, {false, true}, {true, true}};
     constexpr std::string_view kNine = "prb000001", kLong = "call_prb_000001";
     // Without a call: does the name come from the description of the tools alone?
-    const std::string without = prober.render(R"([{"role":"user","content":"prb-question"}])", kTools);
+    const std::string without =
+        prober.render(R"([{"role":"user","content":"prb-question"}])", kTools);
     traits.shows_tools = contains(without, "prb-description");
     traits.shows_tool_calls = false;
     traits.shows_tool_results = false;
     for (const Form form : kForms) {
-        const std::string text = prober.render_call(form.object_arguments, form.null_content, kNine);
+        const std::string text =
+            prober.render_call(form.object_arguments, form.null_content, kNine);
         if (contains(text, "prb-result")) traits.shows_tool_results = true;
         if (!shows_call(text)) continue;
         traits.object_arguments = form.object_arguments;

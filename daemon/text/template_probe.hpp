@@ -1,9 +1,9 @@
 #pragma once
 
-#include <string_view>
-
 #include "daemon/text/chat_request.hpp"
 #include "daemon/text/chat_template.hpp"
+
+#include <string_view>
 
 namespace text {
 

@@ -1,12 +1,12 @@
 #include "daemon/text/tokenizer.hpp"
 
-#include <algorithm>
-#include <utility>
-
 #include "daemon/text/bpe.hpp"
 #include "daemon/text/pretokenizer.hpp"
 #include "daemon/text/special_tokens.hpp"
 #include "daemon/text/spm.hpp"
+
+#include <algorithm>
+#include <utility>
 
 namespace text {
 
@@ -20,8 +20,10 @@ public:
     [[nodiscard]] const char* name() const noexcept override { return "text"; }
     [[nodiscard]] std::string message(int code) const override {
         switch (static_cast<Errc>(code)) {
-            case Errc::text_too_long: return "the text is longer than 64 MiB";
-            case Errc::regex_limit: return "the text needs too much work to be cut into words";
+            case Errc::text_too_long:
+                return "the text is longer than 64 MiB";
+            case Errc::regex_limit:
+                return "the text needs too much work to be cut into words";
         }
         return "unknown text error";
     }
@@ -99,7 +101,8 @@ std::unique_ptr<Tokenizer> make_gpt2(const base::Metadata& metadata, TokenizerOp
     const PretokenizerRow* row = pre == nullptr ? nullptr : find_pretokenizer(*pre);
     if (row == nullptr)
         throw base::ModelError{
-            std::string{kPreKey} + ": expected the name of a pre-tokenizer that is known here, found " +
+            std::string{kPreKey} +
+            ": expected the name of a pre-tokenizer that is known here, found " +
             quoted_or_none(pre) +
             "; another one would give other tokens than the model was trained with, without any "
             "error. Convert the model again with a current converter"};
@@ -116,7 +119,8 @@ std::unique_ptr<Tokenizer> make_gpt2(const base::Metadata& metadata, TokenizerOp
 std::unique_ptr<Tokenizer> make_llama(const base::Metadata& metadata, TokenizerOptions) {
     const ModelDefaults defaults{
         .ids = {.bos = 1, .eos = 2, .unk = 0}, .add_bos = true, .add_space_prefix = true};
-    return make_spm(read_parts(metadata, Vocabulary{metadata, PieceStyle::underscore}, defaults, {}));
+    return make_spm(
+        read_parts(metadata, Vocabulary{metadata, PieceStyle::underscore}, defaults, {}));
 }
 
 struct ModelRow {

@@ -1,15 +1,15 @@
 #pragma once
 
+#include "daemon/base/error.hpp"
+#include "daemon/base/metadata.hpp"
+#include "daemon/text/special_splitter.hpp"
+#include "daemon/text/vocabulary.hpp"
+
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "daemon/base/error.hpp"
-#include "daemon/base/metadata.hpp"
-#include "daemon/text/special_splitter.hpp"
-#include "daemon/text/vocabulary.hpp"
 
 namespace text {
 
@@ -89,7 +89,9 @@ public:
     [[nodiscard]] std::int32_t vocab_size() const noexcept { return parts_.vocabulary.size(); }
     [[nodiscard]] const SpecialIds& special() const noexcept { return parts_.special; }
     /// The end-of-generation set, ascending: any of these ends a reply.
-    [[nodiscard]] const std::vector<std::int32_t>& eog_ids() const noexcept { return parts_.eog_ids; }
+    [[nodiscard]] const std::vector<std::int32_t>& eog_ids() const noexcept {
+        return parts_.eog_ids;
+    }
     [[nodiscard]] bool is_eog(std::int32_t id) const noexcept;
     /// Ids that are never to be sampled (tokenizer.ggml.suppress_tokens).
     [[nodiscard]] const std::vector<std::int32_t>& suppressed_ids() const noexcept {
@@ -100,8 +102,12 @@ public:
     /// Whether a space is put before the text, so that one is to be dropped when decoding.
     [[nodiscard]] bool add_space_prefix() const noexcept { return parts_.add_space_prefix; }
     /// The text of BOS and EOS as the chat template gets them; "" for none.
-    [[nodiscard]] std::string_view bos_text() const noexcept { return token_text(parts_.special.bos); }
-    [[nodiscard]] std::string_view eos_text() const noexcept { return token_text(parts_.special.eos); }
+    [[nodiscard]] std::string_view bos_text() const noexcept {
+        return token_text(parts_.special.bos);
+    }
+    [[nodiscard]] std::string_view eos_text() const noexcept {
+        return token_text(parts_.special.eos);
+    }
 
 protected:
     explicit Tokenizer(TokenizerParts parts);

@@ -8,7 +8,9 @@ unsigned byte_at(std::string_view text, std::size_t i) {
     return static_cast<unsigned char>(text[i]);
 }
 
-bool is_continuation(unsigned byte) { return (byte & 0xC0u) == 0x80u; }
+bool is_continuation(unsigned byte) {
+    return (byte & 0xC0u) == 0x80u;
+}
 
 }  // namespace
 

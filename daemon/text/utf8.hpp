@@ -13,10 +13,10 @@ void append_utf8(std::string& out, char32_t code_point);
 
 /// The first character of a text, or the first ill-formed part of it.
 struct Utf8Char {
-    char32_t code_point = 0;     ///< only when is_valid
-    std::uint8_t bytes = 0;      ///< 1 to 4; of an ill-formed part: its maximal subpart
+    char32_t code_point = 0;  ///< only when is_valid
+    std::uint8_t bytes = 0;   ///< 1 to 4; of an ill-formed part: its maximal subpart
     bool is_valid = false;
-    bool is_truncated = false;   ///< ill-formed only because the text ends here
+    bool is_truncated = false;  ///< ill-formed only because the text ends here
 };
 
 /// @param text  not empty

@@ -1,11 +1,11 @@
 #include "daemon/text/vocabulary.hpp"
 
+#include "daemon/base/error.hpp"
+#include "daemon/text/byte_map.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
-#include "daemon/base/error.hpp"
-#include "daemon/text/byte_map.hpp"
 
 namespace text {
 
@@ -55,7 +55,8 @@ Vocabulary::Vocabulary(const base::Metadata& metadata, PieceStyle style) : style
         throw base::ModelError{std::string{kTokensKey} + ": expected an array of strings, found " +
                                (tokens == nullptr ? "no such key" : "an empty one")};
     if (tokens->size() > std::numeric_limits<std::int32_t>::max())
-        throw base::ModelError{std::string{kTokensKey} + ": expected at most 2147483647 tokens, found " +
+        throw base::ModelError{std::string{kTokensKey} +
+                               ": expected at most 2147483647 tokens, found " +
                                std::to_string(tokens->size())};
     tokens_ = *tokens;
     const std::size_t n = tokens_.size();
@@ -65,7 +66,8 @@ Vocabulary::Vocabulary(const base::Metadata& metadata, PieceStyle style) : style
         if (types->size() < n) refuse_length(kTypesKey, types->size(), n);
         for (std::size_t i = 0; i < n; ++i) {
             const std::int64_t type = (*types)[i];
-            types_[i] = type >= 0 && type <= 6 ? static_cast<TokenType>(type) : TokenType::undefined;
+            types_[i] =
+                type >= 0 && type <= 6 ? static_cast<TokenType>(type) : TokenType::undefined;
         }
     }
 
@@ -75,7 +77,8 @@ Vocabulary::Vocabulary(const base::Metadata& metadata, PieceStyle style) : style
         for (std::size_t i = 0; i < n; ++i) {
             scores_[i] = static_cast<float>((*scores)[i]);
             if (std::isnan(scores_[i]))
-                throw base::ModelError{std::string{kScoresKey} + ": expected numbers, found NaN at token " +
+                throw base::ModelError{std::string{kScoresKey} +
+                                       ": expected numbers, found NaN at token " +
                                        std::to_string(i)};
         }
     }
@@ -96,7 +99,8 @@ Vocabulary::Vocabulary(const base::Metadata& metadata, PieceStyle style) : style
 }
 
 std::string_view Vocabulary::text(std::int32_t id) const noexcept {
-    return contains(id) ? std::string_view{tokens_[static_cast<std::size_t>(id)]} : std::string_view{};
+    return contains(id) ? std::string_view{tokens_[static_cast<std::size_t>(id)]}
+                        : std::string_view{};
 }
 
 TokenType Vocabulary::type(std::int32_t id) const noexcept {
@@ -129,8 +133,8 @@ void Vocabulary::set_piece(std::int32_t id) {
     const std::string& text = tokens_[i];
     switch (types_[i]) {
         case TokenType::normal:
-            pieces_[i] = style_ == PieceStyle::byte_map ? unmap_bytes(text)
-                                                        : underscores_to_spaces(text);
+            pieces_[i] =
+                style_ == PieceStyle::byte_map ? unmap_bytes(text) : underscores_to_spaces(text);
             break;
         case TokenType::byte:
             if (const int byte = parse_byte_token(text); byte >= 0)

@@ -1,13 +1,13 @@
 #pragma once
 
+#include "daemon/base/metadata.hpp"
+
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
-
-#include "daemon/base/metadata.hpp"
 
 namespace text {
 

@@ -1,5 +1,8 @@
 #include "daemon/text/worker_process.hpp"
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -7,10 +10,6 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 namespace text {
 
@@ -49,8 +48,8 @@ std::string WorkerProcess::start(const char* program, const char* script,
     sigfillset(&all);
     posix_spawnattr_setsigmask(&setup.attributes, &none);
     posix_spawnattr_setsigdefault(&setup.attributes, &all);
-    posix_spawnattr_setflags(&setup.attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
-                                                    POSIX_SPAWN_SETSID);
+    posix_spawnattr_setflags(&setup.attributes,
+                             POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
     posix_spawn_file_actions_adddup2(&setup.actions, ends[1], STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&setup.actions, ends[1], STDOUT_FILENO);
     posix_spawn_file_actions_addopen(&setup.actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
@@ -60,9 +59,9 @@ std::string WorkerProcess::start(const char* program, const char* script,
     // -I: no user site, no PYTHON variables, no script folder in the path; -B: writes no files.
     const char* const argv[] = {program, "-I", "-B", "-c", script, argument.c_str(), nullptr};
     const char* const environment[] = {nullptr};
-    const int error = posix_spawn(&pid_, program, &setup.actions, &setup.attributes,
-                                  const_cast<char* const*>(argv),
-                                  const_cast<char* const*>(environment));
+    const int error =
+        posix_spawn(&pid_, program, &setup.actions, &setup.attributes,
+                    const_cast<char* const*>(argv), const_cast<char* const*>(environment));
     close(ends[1]);
     if (error != 0) {
         pid_ = -1;

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
 #include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
+#include <sys/types.h>
 
 namespace text {
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "daemon/base/metadata.hpp"
+
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -8,8 +10,6 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
-
-#include "daemon/base/metadata.hpp"
 
 namespace test_support {
 
@@ -59,16 +59,26 @@ private:
 
     std::int64_t take_int(std::uint32_t type) {
         switch (type) {
-            case 0: return take<std::uint8_t>();
-            case 1: return take<std::int8_t>();
-            case 2: return take<std::uint16_t>();
-            case 3: return take<std::int16_t>();
-            case 4: return take<std::uint32_t>();
-            case 5: return take<std::int32_t>();
-            case 7: return take<std::uint8_t>() != 0;
-            case 10: return static_cast<std::int64_t>(take<std::uint64_t>());
-            case 11: return take<std::int64_t>();
-            default: throw std::runtime_error{"unknown value type " + std::to_string(type)};
+            case 0:
+                return take<std::uint8_t>();
+            case 1:
+                return take<std::int8_t>();
+            case 2:
+                return take<std::uint16_t>();
+            case 3:
+                return take<std::int16_t>();
+            case 4:
+                return take<std::uint32_t>();
+            case 5:
+                return take<std::int32_t>();
+            case 7:
+                return take<std::uint8_t>() != 0;
+            case 10:
+                return static_cast<std::int64_t>(take<std::uint64_t>());
+            case 11:
+                return take<std::int64_t>();
+            default:
+                throw std::runtime_error{"unknown value type " + std::to_string(type)};
         }
     }
 
@@ -83,8 +93,7 @@ private:
         if (item == 8) return take_items<std::string>(count, [this] { return take_string(); });
         if (item == 6) return take_items<double>(count, [this] { return double{take<float>()}; });
         if (item == 12) return take_items<double>(count, [this] { return take<double>(); });
-        if (item == 7)
-            return take_items<bool>(count, [this] { return take<std::uint8_t>() != 0; });
+        if (item == 7) return take_items<bool>(count, [this] { return take<std::uint8_t>() != 0; });
         return take_items<std::int64_t>(count, [this, item] { return take_int(item); });
     }
 

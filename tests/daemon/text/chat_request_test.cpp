@@ -1,14 +1,13 @@
 #include "daemon/text/chat_request.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
-#include <boost/json.hpp>
-
 #include "daemon/text/template_probe.hpp"
 #include "tests/daemon/text/golden_vocab.hpp"
 #include "tests/daemon/text/tiny_vocab.hpp"
+
+#include <boost/json.hpp>
+#include <gtest/gtest.h>
+
+#include <algorithm>
 
 namespace {
 
@@ -26,21 +25,27 @@ TEST(AdaptMessages, LeavesOrdinaryMessagesAlone) {
 
 TEST(AdaptMessages, ArgumentTextsBecomeObjectsInOrder) {
     EXPECT_EQ(
-        adapt(R"([{"role":"assistant","content":"","tool_calls":[{"function":{"name":"f","arguments":"{\"z\":1,\"a\":\"x\"}"}}]}])"),
+        adapt(
+            R"([{"role":"assistant","content":"","tool_calls":[{"function":{"name":"f","arguments":"{\"z\":1,\"a\":\"x\"}"}}]}])"),
         R"([{"role":"assistant","content":"","tool_calls":[{"function":{"name":"f","arguments":{"z":1,"a":"x"}}}]}])");
 }
 
 TEST(AdaptMessages, ArgumentTextsThatAreNoObjectStay) {
     for (const char* arguments : {R"("not json")", R"("[1]")", R"("")"}) {
-        const std::string messages = std::string{R"([{"role":"assistant","content":"","tool_calls":[{"function":{"arguments":)"} + arguments + "}}]}]";
+        const std::string messages =
+            std::string{
+                R"([{"role":"assistant","content":"","tool_calls":[{"function":{"arguments":)"} +
+            arguments + "}}]}]";
         EXPECT_EQ(adapt(messages), messages);
     }
 }
 
 TEST(AdaptMessages, ArgumentsBecomeTextWhereTheTemplateWantsIt) {
-    EXPECT_EQ(adapt(R"([{"role":"assistant","content":"x","tool_calls":[{"function":{"arguments":{"z":1,"a":2}}}]}])",
-                    {.object_arguments = false}),
-              R"([{"role":"assistant","content":"x","tool_calls":[{"function":{"arguments":"{\"z\":1,\"a\":2}"}}]}])");
+    EXPECT_EQ(
+        adapt(
+            R"([{"role":"assistant","content":"x","tool_calls":[{"function":{"arguments":{"z":1,"a":2}}}]}])",
+            {.object_arguments = false}),
+        R"([{"role":"assistant","content":"x","tool_calls":[{"function":{"arguments":"{\"z\":1,\"a\":2}"}}]}])");
 }
 
 TEST(AdaptMessages, MissingAndNullContentBecomeEmpty) {
@@ -50,8 +55,10 @@ TEST(AdaptMessages, MissingAndNullContentBecomeEmpty) {
 
 TEST(AdaptMessages, EmptyContentBesideCallsBecomesNullWhereAsked) {
     const text::TemplateTraits traits{.object_arguments = false, .null_content = true};
-    EXPECT_EQ(adapt(R"([{"content":"","tool_calls":[{}]},{"content":"","tool_calls":[]},{"content":""}])", traits),
-              R"([{"content":null,"tool_calls":[{}]},{"content":"","tool_calls":[]},{"content":""}])");
+    EXPECT_EQ(
+        adapt(R"([{"content":"","tool_calls":[{}]},{"content":"","tool_calls":[]},{"content":""}])",
+              traits),
+        R"([{"content":null,"tool_calls":[{}]},{"content":"","tool_calls":[]},{"content":""}])");
 }
 
 TEST(AdaptMessages, TextPartsAreJoinedUnlessTheTemplateReadsThem) {
@@ -66,7 +73,8 @@ TEST(AdaptMessages, TextPartsAreJoinedUnlessTheTemplateReadsThem) {
 }
 
 TEST(AdaptMessages, DeveloperBecomesSystem) {
-    EXPECT_EQ(adapt(R"([{"role":"developer","content":"x"}])"), R"([{"role":"system","content":"x"}])");
+    EXPECT_EQ(adapt(R"([{"role":"developer","content":"x"}])"),
+              R"([{"role":"system","content":"x"}])");
 }
 
 TEST(AdaptMessages, ReasoningIsPassedOn) {
@@ -124,16 +132,17 @@ TEST(WithoutAddedTokens, LeavesOneBosWhetherOrNotTheTemplateWritesIt) {
 }
 
 TEST(ProbeTemplate, FindsWhatEachTemplateWants) {
-    text::TemplateWorker worker{{.num_workers = 1}};
+    text::TemplateWorker worker{{.deadline = std::chrono::minutes{1}, .num_workers = 1}};
     ASSERT_EQ(worker.unavailable_reason(), "");
     const auto probe = [&](const char* file) {
         return text::probe_template(
-            worker, golden::read_file(std::string{ASSAY_TEST_DATA "/text/templates/"} + file), "<s>",
-            "</s>");
+            worker, golden::read_file(std::string{ASSAY_TEST_DATA "/text/templates/"} + file),
+            "<s>", "</s>");
     };
     const text::TemplateTraits glm = probe("GLM-4.6.jinja");
-    EXPECT_TRUE(glm.content_parts && glm.object_arguments && glm.shows_tools && glm.shows_tool_calls &&
-                glm.shows_tool_results && glm.system_role && glm.has_enable_thinking);
+    EXPECT_TRUE(glm.content_parts && glm.object_arguments && glm.shows_tools &&
+                glm.shows_tool_calls && glm.shows_tool_results && glm.system_role &&
+                glm.has_enable_thinking);
     EXPECT_FALSE(glm.null_content || glm.nine_character_ids);
 
     const text::TemplateTraits distill = probe("deepseek-ai-DeepSeek-R1-Distill-Llama-8B.jinja");

@@ -1,16 +1,15 @@
 #include "daemon/text/chat_template.hpp"
 
+#include <boost/json.hpp>
 #include <gtest/gtest.h>
-#include <signal.h>
 
 #include <atomic>
 #include <ctime>
 #include <fstream>
 #include <iterator>
+#include <signal.h>
 #include <thread>
 #include <vector>
-
-#include <boost/json.hpp>
 
 namespace {
 
@@ -28,6 +27,8 @@ std::string read_file(const std::string& path) {
 
 const std::string kTemplates = ASSAY_TEST_DATA "/text/templates/";
 
+constexpr std::chrono::milliseconds kAmple{60'000};  // for busy machines; no test waits for it
+
 /// A local time as the golden data froze it.
 std::chrono::system_clock::time_point frozen_now() {
     std::tm parts{};
@@ -44,13 +45,14 @@ std::chrono::system_clock::time_point frozen_now() {
 /// Shared, since starting Python takes longer than all renders together. Tests that end workers
 /// use their own.
 TemplateWorker& shared_worker() {
-    static TemplateWorker worker{{.num_workers = 1}};
+    static TemplateWorker worker{{.deadline = kAmple, .num_workers = 1}};
     return worker;
 }
 
 RenderResult render(TemplateWorker& worker, std::string_view source,
                     std::string_view messages = "[]", std::string_view extra = "") {
-    return worker.render({.template_source = source, .messages_json = messages, .extra_json = extra});
+    return worker.render(
+        {.template_source = source, .messages_json = messages, .extra_json = extra});
 }
 
 RenderResult render(std::string_view source, std::string_view messages = "[]",
@@ -105,9 +107,11 @@ TEST(TemplateWorker, RaisedMessagesAreTheTemplatesOwn) {
 
 TEST(TemplateWorker, KeepsKeyOrderAndNumbers) {
     const RenderResult result =
-        render("{{ messages | tojson }}", R"([{"z":1,"a":1.0,"m":1e-7,"t":"\u00e9<&>'","big":12345678901234567890}])");
+        render("{{ messages | tojson }}",
+               R"([{"z":1,"a":1.0,"m":1e-7,"t":"\u00e9<&>'","big":12345678901234567890}])");
     EXPECT_EQ(result.text,
-              "[{\"z\": 1, \"a\": 1.0, \"m\": 1e-07, \"t\": \"\xC3\xA9<&>'\", \"big\": 12345678901234567890}]");
+              "[{\"z\": 1, \"a\": 1.0, \"m\": 1e-07, \"t\": \"\xC3\xA9<&>'\", \"big\": "
+              "12345678901234567890}]");
 }
 
 TEST(TemplateWorker, ToJsonTakesIndent) {
@@ -120,8 +124,10 @@ TEST(TemplateWorker, GenerationTagPrintsItsBody) {
 }
 
 TEST(TemplateWorker, LoopControlsWork) {
-    EXPECT_EQ(render("{% for i in range(9) %}{% if i == 3 %}{% break %}{% endif %}{{ i }}{% endfor %}").text,
-              "012");
+    EXPECT_EQ(
+        render("{% for i in range(9) %}{% if i == 3 %}{% break %}{% endif %}{{ i }}{% endfor %}")
+            .text,
+        "012");
 }
 
 TEST(TemplateWorker, MissingToolsAreNoneAndVariablesArrive) {
@@ -139,7 +145,8 @@ TEST(TemplateWorker, RequestVariablesCannotReplaceTheConversation) {
 
 TEST(TemplateWorker, LoneSurrogatesBecomeReplacementCharacters) {
     EXPECT_EQ(render("{{ messages[0] }}", R"(["a\ud83db \ud83d\ude00"])").text,
-              "a\xEF\xBF\xBD" "b \xF0\x9F\x98\x80");
+              "a\xEF\xBF\xBD"
+              "b \xF0\x9F\x98\x80");
 }
 
 TEST(TemplateWorker, SyntaxErrorsNameTheLineEachTime) {
@@ -163,7 +170,8 @@ TEST(TemplateWorker, SandboxHoldsAgainstKnownEscapes) {
         "{{ (strftime_now | attr('__globals__'))['os'] }}",
         "{{ ('{0.__class__.__mro__}' | attr('format'))('x') }}",
         "{% set f = '{0.__class__.__mro__}'.format %}{{ f('x') }}",
-        "{{ ['{0.__class__.__mro__}'] | map('format', 'x') | list | first | string | length > 100 }}",
+        "{{ ['{0.__class__.__mro__}'] | map('format', 'x') | list | first | string | length > 100 "
+        "}}",
         "{{ lipsum.__globals__ }}",
         "{% include '/etc/passwd' %}",
         "{{ messages.append('x') }}",
@@ -171,7 +179,8 @@ TEST(TemplateWorker, SandboxHoldsAgainstKnownEscapes) {
     for (const char* source : templates) {
         const RenderResult result = render(source);
         SCOPED_TRACE(source);
-        EXPECT_TRUE(!result.is_ok() || result.text.find("class") == std::string::npos) << result.text;
+        EXPECT_TRUE(!result.is_ok() || result.text.find("class") == std::string::npos)
+            << result.text;
         EXPECT_EQ(result.text.find("root:"), std::string::npos);
         EXPECT_EQ(result.message.find("Traceback"), std::string::npos);
     }
@@ -192,13 +201,12 @@ TEST(TemplateWorker, MemoryBombIsAnErrorAndTheNextRenderWorks) {
 }
 
 TEST(TemplateWorker, EndlessTemplateIsStoppedAndCostsOneRequest) {
-    TemplateWorker worker{{.deadline = std::chrono::milliseconds{300}, .num_workers = 1}};
+    TemplateWorker worker{{.deadline = std::chrono::milliseconds{1500}, .num_workers = 1}};
     const RenderResult result = render(
-        worker,
-        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}");
+        worker, "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}");
     EXPECT_EQ(result.status, Status::timed_out);
     EXPECT_EQ(result.error(), base::Errc::template_failed);
-    EXPECT_NE(result.message.find("300 ms"), std::string::npos);
+    EXPECT_NE(result.message.find("1500 ms"), std::string::npos);
     EXPECT_EQ(render(worker, "ok").text, "ok");
 }
 
@@ -213,7 +221,7 @@ TEST(TemplateWorker, ManyTemplatesTakeTurns) {
 }
 
 TEST(TemplateWorker, ThreadsShareTheWorkers) {
-    TemplateWorker worker{{.num_workers = 2}};
+    TemplateWorker worker{{.deadline = kAmple, .num_workers = 2}};
     std::atomic<int> good = 0;
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t)

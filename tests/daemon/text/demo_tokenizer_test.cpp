@@ -1,15 +1,15 @@
 // The tokenizer of the demo model: pre-tokenizer glm4, every byte a token.
+#include "daemon/text/detokenizer.hpp"
+#include "daemon/text/tokenizer.hpp"
+#include "tests/daemon/text/golden_vocab.hpp"
+#include "tests/support/gguf_metadata.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <map>
 #include <memory>
 #include <random>
-
-#include "daemon/text/detokenizer.hpp"
-#include "daemon/text/tokenizer.hpp"
-#include "tests/daemon/text/golden_vocab.hpp"
-#include "tests/support/gguf_metadata.hpp"
 
 namespace {
 
@@ -35,9 +35,10 @@ std::string decode(const std::vector<std::int32_t>& ids, text::DetokenizerOption
 
 /// Random text: mostly what people type, with anything else between.
 std::string random_text(std::mt19937& rng, std::size_t num_characters) {
-    constexpr std::string_view kCommon[] = {"the", " a", "Hello", "'s", "'T", "42", "1234567", "\n",
-                                            "\r\n", "  ", "\t", "!?", "é", "中文", "😀", "e\u0301",
-                                            "\u00A0", "<|user|>", "[gMASK]", "<think>", "{}"};
+    constexpr std::string_view kCommon[] = {
+        "the", " a",      "Hello",  "'s",       "'T",      "42",      "1234567",
+        "\n",  "\r\n",    "  ",     "\t",       "!?",      "é",       "中文",
+        "😀",   "e\u0301", "\u00A0", "<|user|>", "[gMASK]", "<think>", "{}"};
     std::string out;
     for (std::size_t i = 0; i < num_characters; ++i) {
         if (rng() % 4 != 0) {
@@ -110,7 +111,8 @@ TEST(DemoTokenizerProperty, RandomBytesEncodeToWhatTheirRepairEncodesTo) {
     std::mt19937 rng{seed};
     for (int round = 0; round < 300; ++round) {
         std::string bytes(rng() % 80, '\0');
-        for (char& c : bytes) c = static_cast<char>(rng() % (round % 2 == 0 ? 256 : 128) | (rng() % 2 * 0x80));
+        for (char& c : bytes)
+            c = static_cast<char>(rng() % (round % 2 == 0 ? 256 : 128) | (rng() % 2 * 0x80));
         const auto ids = demo().encode(bytes).value();
         ASSERT_EQ(decode(ids), text::repair_utf8(bytes));
         for (const std::int32_t id : ids) ASSERT_TRUE(id >= 0 && id < demo().vocab_size());

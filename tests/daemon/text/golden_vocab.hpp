@@ -1,15 +1,15 @@
 #pragma once
 
+#include "daemon/base/metadata.hpp"
+
+#include <boost/json.hpp>
+
 #include <cstdint>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
 #include <string>
 #include <vector>
-
-#include <boost/json.hpp>
-
-#include "daemon/base/metadata.hpp"
 
 namespace golden {
 

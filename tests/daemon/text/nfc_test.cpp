@@ -1,8 +1,8 @@
 #include "daemon/text/nfc.hpp"
 
-#include <gtest/gtest.h>
-
 #include "tests/daemon/text/golden_vocab.hpp"
+
+#include <gtest/gtest.h>
 
 namespace {
 
@@ -29,7 +29,10 @@ TEST(Nfc, OrdinaryTextIsKnownToBeFine) {
 }
 
 TEST(Nfc, IllFormedPartsAreKept) {
-    EXPECT_EQ(text::to_nfc("e\u0301\xFF" "e\xCC"), "\u00E9\xFF" "e\xCC");
+    EXPECT_EQ(text::to_nfc("e\u0301\xFF"
+                           "e\xCC"),
+              "\u00E9\xFF"
+              "e\xCC");
 }
 
 }  // namespace

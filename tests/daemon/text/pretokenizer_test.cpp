@@ -1,12 +1,12 @@
 #include "daemon/text/pretokenizer.hpp"
 
+#include "daemon/text/tokenizer.hpp"
+#include "tests/daemon/text/golden_vocab.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
-
-#include "daemon/text/tokenizer.hpp"
-#include "tests/daemon/text/golden_vocab.hpp"
 
 namespace {
 
@@ -64,12 +64,12 @@ TEST(Pretokenizer, SplitsAsTheModelsDo) {
     constexpr std::string_view kText = "I'll pay 12345 USD.\n\n  OK";
     EXPECT_EQ(split("gpt-2", kText),
               (Pieces{"I", "'ll", " pay", " 12345", " USD", ".", "\n\n ", " OK"}));
-    EXPECT_EQ(split("llama-bpe", kText), (Pieces{"I", "'ll", " pay", " ", "123", "45", " USD", ".\n\n",
-                                                 " ", " OK"}));
+    EXPECT_EQ(split("llama-bpe", kText),
+              (Pieces{"I", "'ll", " pay", " ", "123", "45", " USD", ".\n\n", " ", " OK"}));
     EXPECT_EQ(split("glm4", kText), split("llama-bpe", kText));
     EXPECT_EQ(split("chatglm-bpe", kText), split("glm4", kText));
-    EXPECT_EQ(split("qwen2", kText), (Pieces{"I", "'ll", " pay", " ", "1", "2", "3", "4", "5", " USD",
-                                             ".\n\n", " ", " OK"}));
+    EXPECT_EQ(split("qwen2", kText), (Pieces{"I", "'ll", " pay", " ", "1", "2", "3", "4", "5",
+                                             " USD", ".\n\n", " ", " OK"}));
     EXPECT_EQ(split("gpt-4o", "HelloWorld"), (Pieces{"Hello", "World"}));
     EXPECT_EQ(split("glm4", "HelloWorld"), (Pieces{"HelloWorld"}));
 }

@@ -1,11 +1,11 @@
 #pragma once
 
+#include "daemon/base/metadata.hpp"
+#include "daemon/text/byte_map.hpp"
+
 #include <cstdint>
 #include <string>
 #include <vector>
-
-#include "daemon/base/metadata.hpp"
-#include "daemon/text/byte_map.hpp"
 
 /// Vocabularies of a few tokens, for tests that check one rule each.
 namespace tiny_vocab {
@@ -31,8 +31,9 @@ inline void set_tokens(base::Metadata& metadata, const std::vector<Token>& token
 }
 
 /// <unk>, <s>, </s>, the 256 byte tokens (3 to 258), then `more`.
-inline base::Metadata spm(const std::vector<Token>& more = {{"\u2581", 1, -1}, {"a", 1, -2}, {"b", 1, -3},
-                                                            {"ab", 1, -4}, {"\u2581ab", 1, -5}}) {
+inline base::Metadata spm(
+    const std::vector<Token>& more = {
+        {"\u2581", 1, -1}, {"a", 1, -2}, {"b", 1, -3}, {"ab", 1, -4}, {"\u2581ab", 1, -5}}) {
     constexpr char kHex[] = "0123456789ABCDEF";
     std::vector<Token> tokens{{"<unk>", 2}, {"<s>", 3}, {"</s>", 3}};
     for (unsigned byte = 0; byte < 256; ++byte)

@@ -5,6 +5,12 @@
 //
 // TEXTS.inp holds texts separated by "\n__ggml_vocab_test__\n", IDS.out a line of ids for each.
 
+#include "daemon/text/detokenizer.hpp"
+#include "daemon/text/tokenizer.hpp"
+#include "tests/support/gguf_metadata.hpp"
+
+#include <boost/json.hpp>
+
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -12,12 +18,6 @@
 #include <sstream>
 #include <string>
 #include <vector>
-
-#include <boost/json.hpp>
-
-#include "daemon/text/detokenizer.hpp"
-#include "daemon/text/tokenizer.hpp"
-#include "tests/support/gguf_metadata.hpp"
 
 namespace {
 
@@ -77,8 +77,9 @@ Count check_golden(const text::Tokenizer& tokenizer, const std::string& strings,
         bool good = actual == expected;
         // Where other packages differ because of NFC, theirs are the ids wanted with NFC on.
         if (nfc && !good && c.as_object().contains("others")) {
-            good = boost::json::serialize(c.at("others")).find(
-                       boost::json::serialize(boost::json::value_from(actual))) != std::string::npos;
+            good = boost::json::serialize(c.at("others"))
+                       .find(boost::json::serialize(boost::json::value_from(actual))) !=
+                   std::string::npos;
             std::printf("  %s: the other packages' ids: %s\n", id.c_str(), good ? "yes" : "no");
         }
         count.add(good, id);
@@ -90,7 +91,8 @@ Count check_golden(const text::Tokenizer& tokenizer, const std::string& strings,
         bool good = true;
         const auto ids = ids_of(p.at("ids"));
         for (std::size_t i = 0; i < ids.size(); ++i) {
-            good &= tokenizer.token_piece(ids[i], true) == unhex(p.at("piece_hex").at(i).as_string());
+            good &=
+                tokenizer.token_piece(ids[i], true) == unhex(p.at("piece_hex").at(i).as_string());
             good &= detokenizer.push(ids[i]) == p.at("deltas").at(i).as_string();
         }
         good &= detokenizer.flush() == p.at("flush").as_string();

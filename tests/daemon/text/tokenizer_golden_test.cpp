@@ -1,11 +1,11 @@
+#include "daemon/text/detokenizer.hpp"
+#include "daemon/text/tokenizer.hpp"
+#include "tests/daemon/text/golden_vocab.hpp"
+
 #include <gtest/gtest.h>
 
 #include <map>
 #include <memory>
-
-#include "daemon/text/detokenizer.hpp"
-#include "daemon/text/tokenizer.hpp"
-#include "tests/daemon/text/golden_vocab.hpp"
 
 namespace {
 
@@ -89,7 +89,8 @@ TEST_P(TokenizerGolden, StreamsEveryPiece) {
 TEST_P(TokenizerGolden, RepairsInvalidUtf8) {
     for (const json::value& c : vocab_.at("invalid_utf8").as_array()) {
         const std::string hex = golden::to_string(c.at("input_hex"));
-        EXPECT_EQ(tokenizer_.encode(golden::unhex(hex)).value(), golden::to_ids(c.at("ids"))) << hex;
+        EXPECT_EQ(tokenizer_.encode(golden::unhex(hex)).value(), golden::to_ids(c.at("ids")))
+            << hex;
     }
 }
 

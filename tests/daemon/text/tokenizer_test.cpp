@@ -1,18 +1,19 @@
 #include "daemon/text/tokenizer.hpp"
 
+#include "daemon/text/detokenizer.hpp"
+#include "tests/daemon/text/tiny_vocab.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <thread>
 
-#include "daemon/text/detokenizer.hpp"
-#include "tests/daemon/text/tiny_vocab.hpp"
-
 namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-Ids encode(const base::Metadata& metadata, std::string_view text, text::EncodeOptions options = {}) {
+Ids encode(const base::Metadata& metadata, std::string_view text,
+           text::EncodeOptions options = {}) {
     return text::make_tokenizer(metadata)->encode(text, options).value();
 }
 
@@ -35,10 +36,11 @@ void expect_refused(const base::Metadata& metadata, std::initializer_list<std::s
 // Byte-level BPE
 
 TEST(Bpe, MergesByRankThenFromTheLeft) {
-    const auto metadata = tiny_vocab::bpe({{"ab"}, {"bc"}, {"aa"}, {"aab"}}, {"b c", "a b", "a a", "a ab"});
-    EXPECT_EQ(encode(metadata, "abc"), (Ids{'a', 257}));   // "b c" comes first
-    EXPECT_EQ(encode(metadata, "aaa"), (Ids{258, 'a'}));   // the leftmost of equals
-    EXPECT_EQ(encode(metadata, "aab"), (Ids{259}));        // a+ab, since "a b" beats "a a"
+    const auto metadata =
+        tiny_vocab::bpe({{"ab"}, {"bc"}, {"aa"}, {"aab"}}, {"b c", "a b", "a a", "a ab"});
+    EXPECT_EQ(encode(metadata, "abc"), (Ids{'a', 257}));  // "b c" comes first
+    EXPECT_EQ(encode(metadata, "aaa"), (Ids{258, 'a'}));  // the leftmost of equals
+    EXPECT_EQ(encode(metadata, "aab"), (Ids{259}));       // a+ab, since "a b" beats "a a"
     EXPECT_EQ(encode(metadata, ""), Ids{});
 }
 
@@ -67,8 +69,8 @@ TEST(Bpe, WholePiecesAreTakenOnlyWhereMergesAreIgnored) {
 }
 
 TEST(Bpe, LongPiecesTakeNoQuadraticTime) {
-    const auto tokenizer = text::make_tokenizer(
-        tiny_vocab::bpe({{"aa"}, {"aaaa"}}, {"a a", "aa aa"}));
+    const auto tokenizer =
+        text::make_tokenizer(tiny_vocab::bpe({{"aa"}, {"aaaa"}}, {"a a", "aa aa"}));
     const auto ids = tokenizer->encode(std::string(1'000'000, 'a')).value();
     EXPECT_EQ(ids.size(), 250'000u);
 }
@@ -85,7 +87,8 @@ TEST(Bpe, BytesRoundTrip) {
 // SPM
 
 TEST(Spm, TakesTheBestScoreThenTheLeftmost) {
-    const auto metadata = tiny_vocab::spm({{"a", 1, -9}, {"b", 1, -9}, {"c", 1, -9}, {"ab", 1, -2}, {"bc", 1, -1}, {"aa", 1, -3}});
+    const auto metadata = tiny_vocab::spm(
+        {{"a", 1, -9}, {"b", 1, -9}, {"c", 1, -9}, {"ab", 1, -2}, {"bc", 1, -1}, {"aa", 1, -3}});
     base::Metadata plain = metadata;
     plain.set("tokenizer.ggml.add_space_prefix", false);
     EXPECT_EQ(encode(plain, "abc"), (Ids{259, 263}));
@@ -116,7 +119,8 @@ TEST(Spm, WithoutByteTokensThereIsTheUnknownToken) {
 }
 
 TEST(Spm, PlainTextNeverBecomesAControlOrByteToken) {
-    base::Metadata metadata = tiny_vocab::spm({{"<", 1, -1}, {"s", 1, -1}, {">", 1, -1}, {"<s", 1, -1}, {"/", 1, -1}});
+    base::Metadata metadata =
+        tiny_vocab::spm({{"<", 1, -1}, {"s", 1, -1}, {">", 1, -1}, {"<s", 1, -1}, {"/", 1, -1}});
     metadata.set("tokenizer.ggml.add_space_prefix", false);
     EXPECT_EQ(encode(metadata, "<s>"), (Ids{262, 261}));  // "<s" and ">" would make <s>
     EXPECT_EQ(encode(metadata, "<s>", {.parse_special = true}), (Ids{1}));
@@ -168,7 +172,8 @@ TEST(SpecialTokens, AnOrdinaryTokenIsNoDefaultBos) {
     const auto plain = text::make_tokenizer(tiny_vocab::bpe({}, {}));
     EXPECT_EQ(plain->special().bos, text::kNoToken);
     EXPECT_TRUE(plain->eog_ids().empty());
-    const auto llama = text::make_tokenizer(tiny_vocab::bpe({{"<|begin_of_text|>", 3}}, {}, "llama-bpe"));
+    const auto llama =
+        text::make_tokenizer(tiny_vocab::bpe({{"<|begin_of_text|>", 3}}, {}, "llama-bpe"));
     EXPECT_FALSE(llama->add_bos());  // the pre-tokenizer's default, but no BOS is known
     base::Metadata metadata = tiny_vocab::bpe({{"<|begin_of_text|>", 3}}, {}, "llama-bpe");
     metadata.set("tokenizer.ggml.bos_token_id", std::int64_t{256});
@@ -185,8 +190,12 @@ TEST(SpecialTokens, EosIsAddedWhereTheFileSaysSo) {
 }
 
 TEST(EndOfGeneration, IsASetOfWellKnownTexts) {
-    const auto tokenizer = text::make_tokenizer(tiny_vocab::bpe(
-        {{"<|eot_id|>", 1}, {"<|end_of_text|>", 4}, {"<|fim_pad|>", 3}, {"<|file_sep|>", 3}, {"<|other|>", 3}}, {}));
+    const auto tokenizer = text::make_tokenizer(tiny_vocab::bpe({{"<|eot_id|>", 1},
+                                                                 {"<|end_of_text|>", 4},
+                                                                 {"<|fim_pad|>", 3},
+                                                                 {"<|file_sep|>", 3},
+                                                                 {"<|other|>", 3}},
+                                                                {}));
     EXPECT_EQ(tokenizer->eog_ids(), (Ids{256, 257, 258, 259}));
     EXPECT_EQ(tokenizer->special().eot, 256);
     EXPECT_EQ(tokenizer->token_type(256), text::TokenType::control);
@@ -194,8 +203,10 @@ TEST(EndOfGeneration, IsASetOfWellKnownTexts) {
 }
 
 TEST(EndOfGeneration, GlmStopsAtTheNextTurnWithoutTheKeys) {
-    const std::vector<tiny_vocab::Token> tokens{{"<|endoftext|>", 3}, {"<|user|>", 3}, {"<|observation|>", 3}};
-    EXPECT_EQ(text::make_tokenizer(tiny_vocab::bpe(tokens, {}, "glm4"))->eog_ids(), (Ids{256, 257, 258}));
+    const std::vector<tiny_vocab::Token> tokens{
+        {"<|endoftext|>", 3}, {"<|user|>", 3}, {"<|observation|>", 3}};
+    EXPECT_EQ(text::make_tokenizer(tiny_vocab::bpe(tokens, {}, "glm4"))->eog_ids(),
+              (Ids{256, 257, 258}));
     EXPECT_EQ(text::make_tokenizer(tiny_vocab::bpe(tokens, {}, "qwen2"))->eog_ids(), (Ids{256}));
 }
 
@@ -208,16 +219,15 @@ TEST(EndOfGeneration, HarmonyKeepsItsEndMarkInTheText) {
 }
 
 TEST(EndOfGeneration, ToolResponseReplacesTheOldEndMark) {
-    const auto tokenizer = text::make_tokenizer(
-        tiny_vocab::bpe({{"<|tool_response>", 3}, {"</s>", 3}}, {}));
+    const auto tokenizer =
+        text::make_tokenizer(tiny_vocab::bpe({{"<|tool_response>", 3}, {"</s>", 3}}, {}));
     EXPECT_EQ(tokenizer->eog_ids(), (Ids{256}));
     EXPECT_EQ(tokenizer->token_type(257), text::TokenType::normal);
 }
 
 TEST(EndOfGeneration, ATokenThatTextMergesToIsNoMark) {
     const std::vector<tiny_vocab::Token> tokens{{"</"}, {"s>"}, {"</s>"}};
-    const auto tokenizer =
-        text::make_tokenizer(tiny_vocab::bpe(tokens, {"< /", "s >", "</ s>"}));
+    const auto tokenizer = text::make_tokenizer(tiny_vocab::bpe(tokens, {"< /", "s >", "</ s>"}));
     EXPECT_TRUE(tokenizer->eog_ids().empty());
     EXPECT_EQ(tokenizer->token_type(258), text::TokenType::normal);
     EXPECT_EQ(text::make_tokenizer(tiny_vocab::bpe(tokens, {}))->eog_ids(), (Ids{258}));
@@ -232,7 +242,8 @@ TEST(SuppressTokens, IdsOutOfRangeAreDropped) {
 // Pieces
 
 TEST(TokenPiece, PrintsByTypeAndOption) {
-    base::Metadata metadata = tiny_vocab::spm({{"\u2581a\u2581b"}, {"unused", 5}, {"undefined", 0}, {"us er", 4}});
+    base::Metadata metadata =
+        tiny_vocab::spm({{"\u2581a\u2581b"}, {"unused", 5}, {"undefined", 0}, {"us er", 4}});
     const auto tokenizer = text::make_tokenizer(metadata);
     EXPECT_EQ(tokenizer->token_piece(259), " a b");
     EXPECT_EQ(tokenizer->token_piece(260, true), "");
@@ -254,8 +265,8 @@ TEST(Detokenizer, DropsOneLeadingSpaceAtTheStartOfATextOnly) {
     };
     EXPECT_EQ(decode({263, 263}, true), "ab ab");
     EXPECT_EQ(decode({263, 263}, false), " ab ab");
-    EXPECT_EQ(decode({1, 263}, true), "ab");       // after a BOS too
-    EXPECT_EQ(decode({259, 263}, true), " ab");    // one space, not all
+    EXPECT_EQ(decode({1, 263}, true), "ab");     // after a BOS too
+    EXPECT_EQ(decode({259, 263}, true), " ab");  // one space, not all
     EXPECT_EQ(decode({261, 263}, true), "b ab");
     EXPECT_EQ(decode({3 + 0xC3}, true), "\xEF\xBF\xBD");
 }
@@ -278,7 +289,8 @@ TEST(MakeTokenizer, RefusesUnknownModels) {
 }
 
 TEST(MakeTokenizer, RefusesBpeWithoutAKnownPretokenizer) {
-    expect_refused(tiny_vocab::bpe({}, {}, "not-yet-invented"), {"tokenizer.ggml.pre", "not-yet-invented"});
+    expect_refused(tiny_vocab::bpe({}, {}, "not-yet-invented"),
+                   {"tokenizer.ggml.pre", "not-yet-invented"});
     base::Metadata metadata;
     metadata.set("tokenizer.ggml.model", std::string{"gpt2"});
     expect_refused(metadata, {"tokenizer.ggml.pre", "no such key"});
@@ -334,14 +346,16 @@ TEST(Encode, RefusesTextsThatAreTooLong) {
 }
 
 TEST(Encode, ManyThreadsGetTheSameIds) {
-    const auto tokenizer = text::make_tokenizer(tiny_vocab::bpe({{"ab"}, {"<|x|>", 3}}, {"a b"}, "glm4"));
+    const auto tokenizer =
+        text::make_tokenizer(tiny_vocab::bpe({{"ab"}, {"<|x|>", 3}}, {"a b"}, "glm4"));
     const std::string text = "abab 123 <|x|> ab!";
     const auto expected = tokenizer->encode(text, {.parse_special = true}).value();
     std::vector<std::thread> threads;
     std::vector<Ids> results(4);
     for (Ids& result : results)
         threads.emplace_back([&] {
-            for (int i = 0; i < 50; ++i) result = tokenizer->encode(text, {.parse_special = true}).value();
+            for (int i = 0; i < 50; ++i)
+                result = tokenizer->encode(text, {.parse_special = true}).value();
         });
     for (std::thread& thread : threads) thread.join();
     for (const Ids& result : results) EXPECT_EQ(result, expected);

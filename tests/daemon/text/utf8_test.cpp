@@ -1,10 +1,10 @@
 #include "daemon/text/utf8.hpp"
 
+#include "daemon/text/byte_map.hpp"
+
 #include <gtest/gtest.h>
 
 #include <random>
-
-#include "daemon/text/byte_map.hpp"
 
 namespace {
 
@@ -12,8 +12,9 @@ TEST(Utf8, TellsValidFromInvalid) {
     EXPECT_TRUE(text::is_valid_utf8(""));
     EXPECT_TRUE(text::is_valid_utf8("a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"));
     EXPECT_TRUE(text::is_valid_utf8("\xF4\x8F\xBF\xBF"));
-    for (const char* bad : {"\x80", "\xC3", "\xC0\xAF", "\xE0\x80\x80", "\xED\xA0\x80", "\xF0\x80\x80\x80",
-                            "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF", "\xE2\x82"})
+    for (const char* bad :
+         {"\x80", "\xC3", "\xC0\xAF", "\xE0\x80\x80", "\xED\xA0\x80", "\xF0\x80\x80\x80",
+          "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF", "\xE2\x82"})
         EXPECT_FALSE(text::is_valid_utf8(bad)) << bad;
 }
 
@@ -32,16 +33,26 @@ TEST(Utf8, AppendsEveryCodePointAsItIsRead) {
 TEST(Utf8Stream, ReplacesEachMaximalSubpartOnce) {
     // The Unicode Standard, chapter 3, tables 3-8 to 3-11.
     const std::pair<std::string_view, int> cases[] = {
-        {"\xC0\xAF\xE0\x80\xBF\xF0\x81\x82" "A", 8},
-        {"\xED\xA0\x80\xED\xBF\xBF\xED\xAF" "A", 8},
-        {"\xF4\x91\x92\x93\xFF" "A\x80\xBF" "B", 7},
-        {"\xE1\x80\xE2\xF0\x91\x92\xF1\xBF" "A", 4},
+        {"\xC0\xAF\xE0\x80\xBF\xF0\x81\x82"
+         "A",
+         8},
+        {"\xED\xA0\x80\xED\xBF\xBF\xED\xAF"
+         "A",
+         8},
+        {"\xF4\x91\x92\x93\xFF"
+         "A\x80\xBF"
+         "B",
+         7},
+        {"\xE1\x80\xE2\xF0\x91\x92\xF1\xBF"
+         "A",
+         4},
     };
     for (const auto& [bytes, num_replaced] : cases) {
         text::Utf8Stream stream;
         const std::string out = stream.push(bytes) + stream.flush();
         int count = 0;
-        for (std::size_t at = 0; (at = out.find(text::kReplacement, at)) != out.npos; at += 3) ++count;
+        for (std::size_t at = 0; (at = out.find(text::kReplacement, at)) != out.npos; at += 3)
+            ++count;
         EXPECT_EQ(count, num_replaced);
     }
 }
@@ -64,8 +75,9 @@ TEST(Utf8StreamProperty, OutputDoesNotDependOnTheCuts) {
     const auto seed = std::random_device{}();
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937 rng{seed};
-    constexpr std::string_view kParts[] = {"a", "\xC3\xA9", "\xF0\x9F\x98\x80", "\xE2\x82", "\xF0\x9F",
-                                           "\x80", "\xFF", "\xED\xA0\x80", "\xEF\xBF\xBD"};
+    constexpr std::string_view kParts[] = {"a",        "\xC3\xA9",     "\xF0\x9F\x98\x80",
+                                           "\xE2\x82", "\xF0\x9F",     "\x80",
+                                           "\xFF",     "\xED\xA0\x80", "\xEF\xBF\xBD"};
     for (int round = 0; round < 2000; ++round) {
         std::string bytes;
         for (std::size_t n = rng() % 12; n > 0; --n) bytes += kParts[rng() % std::size(kParts)];
