@@ -4,6 +4,7 @@
 #include <fstream>
 #include <limits>
 #include <sched.h>
+#include <unistd.h>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -112,8 +113,11 @@ std::uint64_t l2_bytes() {
 }  // namespace
 
 void memory_now(std::uint64_t& free_bytes, std::uint64_t& total_bytes) {
-    total_bytes = number(field("/proc/meminfo", "MemTotal:"), 0) * 1024;
-    free_bytes = number(field("/proc/meminfo", "MemAvailable:"), 0) * 1024;
+    const auto page_bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+    total_bytes = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * page_bytes;
+    free_bytes = static_cast<std::uint64_t>(sysconf(_SC_AVPHYS_PAGES)) * page_bytes;
+    // The kernel's own estimate also counts caches that it would give up.
+    free_bytes = std::max(free_bytes, number(field("/proc/meminfo", "MemAvailable:"), 0) * 1024);
     for (const std::string& folder : cgroup_folders()) {
         const std::uint64_t limit = number(first_line(folder + "/memory.max"), kUnlimited);
         if (limit >= total_bytes) continue;

@@ -102,15 +102,19 @@ void close(void* self) {
 
 // ---- memory ----------------------------------------------------------------------------------
 
-assay_status alloc(void*, std::int32_t space, std::uint64_t bytes, void** out, assay_error* err) {
+assay_status alloc(void* self, std::int32_t space, std::uint64_t bytes, void** out,
+                   assay_error* err) {
     *out = nullptr;
     if (space < ASSAY_SPACE_HOST || space > ASSAY_SPACE_DEVICE)
         return sdk::fail(err, ASSAY_INVALID, "memory space %d is not one of this ABI", space);
+    // More than there is would be granted on credit, and the process killed when it is written.
+    const std::uint64_t total = device(self).ref.total_bytes;
+    if (bytes > total)
+        return sdk::fail(err, ASSAY_NO_MEMORY, "%llu bytes of host memory, there are %llu in all",
+                         static_cast<unsigned long long>(bytes),
+                         static_cast<unsigned long long>(total));
     // Weights and pages are read in long runs; with small pages the address translation shows.
     const std::uint64_t alignment = bytes >= 2 * kHugePage ? kHugePage : kAlignment;
-    if (bytes > UINT64_MAX - alignment)
-        return sdk::fail(err, ASSAY_NO_MEMORY, "%llu bytes do not fit an address space",
-                         static_cast<unsigned long long>(bytes));
     const std::uint64_t rounded =
         std::max(bytes + alignment - 1, alignment) / alignment * alignment;
     void* memory = std::aligned_alloc(alignment, rounded);
