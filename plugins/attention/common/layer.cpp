@@ -93,9 +93,11 @@ Cache resolve_cache(const Image& image, const assay_attn_config& config) {
     const std::uint32_t page =
         config.page_tokens != 0 ? config.page_tokens : image.default_page_tokens;
     if (page % image.page_step != 0 || page > image.max_page_tokens)
-        refuse(ASSAY_UNSUPPORTED, "page of " + number(page) + " tokens; " + image.id +
-                                      " takes multiples of " + number(image.page_step) + " up to " +
-                                      number(image.max_page_tokens));
+        refuse(ASSAY_UNSUPPORTED, "page of " + number(page) + " tokens; " + image.id + " takes " +
+                                      (image.page_step == image.max_page_tokens
+                                           ? number(image.page_step)
+                                           : "multiples of " + number(image.page_step) + " up to " +
+                                                 number(image.max_page_tokens)));
     return {dtype, page};
 }
 

@@ -1,7 +1,10 @@
-// Image "cpu-flash": the tables, argument checks and the choice of the instruction set. The only
-// file that knows the ABI.
+// The tables, argument checks and the choice of the instruction set. The only file that knows the
+// ABI. Image "cpu-flash"; other images of the same code differ by IMAGE_HEADER, which says what
+// they offer.
 
 #include "run.hpp"
+
+#include IMAGE_HEADER
 
 #include <algorithm>
 #include <memory>
@@ -9,24 +12,6 @@
 
 namespace attention::flash {
 namespace {
-
-constexpr std::uint64_t bit(assay_dtype dtype) {
-    return std::uint64_t{1} << dtype;
-}
-constexpr std::uint64_t kKvDtypes = bit(ASSAY_F32) | bit(ASSAY_F16) | bit(ASSAY_BF16);
-
-constexpr Image kImage{
-    .id = "cpu-flash",
-    .kv_dtypes = kKvDtypes,
-    .default_kv_dtype = ASSAY_F32,
-    .default_page_tokens = 32,
-    .page_step = 16,
-    .max_page_tokens = 256,
-    .min_head_dim = 16,
-    .max_head_dim = 256,
-    .max_latent_dim = 1024,
-    .max_index_head_dim = 256,
-};
 
 bool has_avx2() {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
@@ -155,8 +140,8 @@ constexpr assay_attn_cap cap(assay_attn_class attn_class, std::int32_t max_head_
     c.size = sizeof c;
     c.attn_class = attn_class;
     c.max_head_dim = max_head_dim;
-    c.io_dtypes = bit(ASSAY_F32);
-    c.kv_dtypes = kKvDtypes;
+    c.io_dtypes = std::uint64_t{1} << ASSAY_F32;
+    c.kv_dtypes = kImage.kv_dtypes;
     c.phases = ASSAY_PREFILL | ASSAY_DECODE | ASSAY_MIXED;
     c.flags = flags;
     return c;
@@ -202,7 +187,7 @@ extern "C" const assay_module assay_module_entry{
     .size = sizeof(assay_module),
     .abi_major = ASSAY_ABI_MAJOR,
     .abi_minor = ASSAY_ABI_MINOR,
-    .id = "cpu-flash",
+    .id = IMAGE_ID,
     .version = "0.1.0",
     .vendor = "assay",
     .build = "g++ " __VERSION__ "; scalar, avx2+fma+f16c, avx512 f+bw+dq+vl",

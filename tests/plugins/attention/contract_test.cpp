@@ -26,7 +26,7 @@ std::string refusal(const Backend& backend, const assay_attn_layer& layer,
 }
 
 TEST(AttentionContract, PhasesCoverEverythingAndShareNothing) {
-    for (const char* image : {"reference", "cpu-flash"}) {
+    for (const char* image : {"reference", "cpu-flash", "cpu-paged16"}) {
         const assay_module& module = open_module(image);
         EXPECT_STREQ(module.id, image);
         EXPECT_STREQ(module.kinds, ASSAY_KIND_ATTENTION);
@@ -78,6 +78,9 @@ TEST(AttentionContract, LayoutIdsNameWhatThePagesHold) {
     EXPECT_STREQ(half.layout().id, "mla-dsa.576.f16.i128.f32.p16/1");
     EXPECT_EQ(half.layout().planes[0].bytes_per_token, 1152U);
     EXPECT_EQ(half.layout().planes[1].bytes_per_token, 512U) << "index keys stay f32";
+    const Instance paged{
+        {"cpu-paged16", nullptr, ASSAY_DTYPE_NONE}, dsa_layer(mla, 32, 128, 2048), 0};
+    EXPECT_STREQ(paged.layout().id, half.layout().id) << "its own choice: f16 in pages of 16";
 }
 
 TEST(AttentionContract, RefusalsSayWhatWasFoundAndWhatIsServed) {
@@ -93,6 +96,10 @@ TEST(AttentionContract, RefusalsSayWhatWasFoundAndWhatIsServed) {
     EXPECT_EQ(refusal(kFlash, gqa, 40),
               "page of 40 tokens; cpu-flash takes multiples of 16 up to 256");
     EXPECT_EQ(refusal(kReference, gqa, 40), "");
+    EXPECT_EQ(refusal({"cpu-paged16", nullptr, ASSAY_F16}, gqa, 32),
+              "page of 32 tokens; cpu-paged16 takes 16");
+    EXPECT_EQ(refusal({"cpu-paged16", nullptr, ASSAY_F32}, gqa, 16),
+              "KV cache dtype is f32; cpu-paged16 keeps f16");
     EXPECT_EQ(refusal({"reference", nullptr, ASSAY_F16}, gqa),
               "KV cache dtype is f16; reference keeps f32");
     EXPECT_EQ(refusal({"cpu-flash", nullptr, ASSAY_F8_E4M3}, gqa),
@@ -114,6 +121,19 @@ TEST(AttentionContract, RefusalsSayWhatWasFoundAndWhatIsServed) {
     EXPECT_EQ(open_image("cpu-flash").check(&config.config, &gqa, ASSAY_DECODE, &err),
               ASSAY_UNSUPPORTED);
     EXPECT_STREQ(err.text, "io dtype is bf16; cpu-flash takes f32");
+}
+
+// Images with one layout id read each other's pages, bit for bit.
+TEST(AttentionPages, EqualLayoutsGiveEqualBits) {
+    std::mt19937 rng{std::random_device{}()};
+    const Backend flash{"cpu-flash", nullptr, ASSAY_F16}, paged{"cpu-paged16", nullptr, ASSAY_F16};
+    for (const assay_attn_layer& layer :
+         {gqa_layer(4, 2, 40, 24, 0.158F), dsa_layer(mla_layer(4, 64, 16, 0.14F), 4, 32, 24)}) {
+        const Problem p = random_problem(layer, {100}, ASSAY_F16, rng);
+        World a{flash, p, 16, 2}, b{paged, p, 16, 1};
+        EXPECT_STREQ(a.instance().layout().id, b.instance().layout().id);
+        EXPECT_TRUE(a.run({{0, 100}}) == b.run({{0, 100}}));
+    }
 }
 
 /// One decode step of one sequence of 20 tokens in pages of 16, ready to be broken in one place.
