@@ -25,9 +25,8 @@ Engine::Engine(const SchedulerLimits& limits, model::Runner& runner, Sampler& sa
       runner_{runner},
       sampler_{sampler},
       pool_{num_blocks},
-      scheduler_{limits, pool_},
-      block_size_{limits.block_size} {
-    metrics_.kv_block_size_tokens.set(block_size_);
+      scheduler_{limits, pool_} {
+    metrics_.kv_block_size_tokens.set(limits.block_size);
     update_metrics();
 }
 
@@ -61,31 +60,24 @@ std::string Engine::run() {
 
 void Engine::receive() {
     base::Submission item;
+    cancelled_.clear();
     while (link_.next(item)) {
         if (auto* request = std::get_if<base::Request>(&item))
             accept(std::move(*request));
-        else if (const auto* cancel = std::get_if<base::Cancel>(&item)) {
-            if (const auto sequence = scheduler_.remove(cancel->id))
-                finish(*sequence, FinishReason::cancelled, Errc::cancelled);
-        }
+        else if (const auto* cancel = std::get_if<base::Cancel>(&item))
+            cancelled_.push_back(cancel->id);
     }
-    num_live_.store(scheduler_.num_running() + scheduler_.num_waiting(), std::memory_order_relaxed);
+    // Last: a request that was submitted before its cancel may have been drained after it.
+    for (const base::RequestId id : cancelled_)
+        if (const auto sequence = scheduler_.remove(id))
+            finish(id, FinishReason::cancelled, Errc::cancelled);
+    update_num_live();
 }
 
 void Engine::accept(base::Request&& request) {
     const base::RequestId id = request.id;
     if (const auto taken = scheduler_.submit(std::move(request)); !taken)
-        reject(id, static_cast<Errc>(taken.error().value()));
-}
-
-void Engine::reject(base::RequestId id, Errc error) {
-    TokenEvent event;
-    event.id = id;
-    event.kind = TokenEvent::Kind::finished;
-    event.finish = FinishReason::error;
-    event.error = error;
-    event.at = base::Clock::now();
-    link_.publish(std::move(event));
+        finish(id, FinishReason::error, static_cast<Errc>(taken.error().value()));
 }
 
 void Engine::expire() {
@@ -95,8 +87,11 @@ void Engine::expire() {
     finished_.clear();
     for (const Sequence* s : scheduler_.live())
         if (s->request.deadline <= now_) finished_.push_back(s->request.id);
-    for (const base::RequestId id : finished_)
-        if (const auto sequence = scheduler_.remove(id)) finish(*sequence, FinishReason::error, Errc::deadline);
+    for (const base::RequestId id : finished_) {
+        scheduler_.remove(id);
+        finish(id, FinishReason::error, Errc::deadline);
+    }
+    update_num_live();
 }
 
 bool Engine::step() {
@@ -130,7 +125,7 @@ void Engine::deliver() {
     finished_.clear();
     for (std::size_t i = 0; i < step_sequences_.size(); ++i) deliver(*step_sequences_[i], sampled_[i]);
     for (const base::RequestId id : finished_) scheduler_.remove(id);
-    num_live_.store(scheduler_.num_running() + scheduler_.num_waiting(), std::memory_order_relaxed);
+    update_num_live();
 }
 
 void Engine::deliver(Sequence& s, Sampled& sampled) {
@@ -150,12 +145,12 @@ void Engine::deliver(Sequence& s, Sampled& sampled) {
     }
     if (s.num_pending() > 0) return;  // a chunk of a prompt
     if (s.request.max_tokens == 0) {
-        finish(s, FinishReason::length);
+        finish(s.request.id, FinishReason::length);
         finished_.push_back(s.request.id);
         return;
     }
     if (sampled.is_broken) {
-        finish(s, FinishReason::error, Errc::device_lost,
+        finish(s.request.id, FinishReason::error, Errc::device_lost,
                "no finite logit at position " + std::to_string(s.num_tokens()));
         finished_.push_back(s.request.id);
         return;
@@ -182,9 +177,9 @@ FinishReason Engine::finish_reason(const Sequence& s) const {
     return FinishReason::none;
 }
 
-void Engine::finish(Sequence& sequence, FinishReason reason, Errc error, std::string detail) {
+void Engine::finish(base::RequestId id, FinishReason reason, Errc error, std::string detail) {
     TokenEvent event;
-    event.id = sequence.request.id;
+    event.id = id;
     event.kind = TokenEvent::Kind::finished;
     event.finish = reason;
     event.error = error;
@@ -193,15 +188,25 @@ void Engine::finish(Sequence& sequence, FinishReason reason, Errc error, std::st
     link_.publish(std::move(event));
 }
 
+/// Nothing stays unanswered: neither what is live nor what nobody has looked at yet.
 void Engine::fail_all(const std::string& why) {
-    for (Sequence* s : scheduler_.live()) {
-        const base::RequestId id = s->request.id;
-        finish(*s, FinishReason::error, why.empty() ? Errc::draining : Errc::device_lost, why);
+    const Errc error = why.empty() ? Errc::draining : Errc::device_lost;
+    finished_.clear();
+    for (const Sequence* s : scheduler_.live()) finished_.push_back(s->request.id);
+    base::Submission item;
+    while (link_.next(item))
+        if (const auto* request = std::get_if<base::Request>(&item)) finished_.push_back(request->id);
+    for (const base::RequestId id : finished_) {
         scheduler_.remove(id);
+        finish(id, FinishReason::error, error, why);
     }
-    num_live_.store(0, std::memory_order_relaxed);
+    update_num_live();
     update_metrics();
     link_.wake_io();
+}
+
+void Engine::update_num_live() {
+    num_live_.store(scheduler_.num_running() + scheduler_.num_waiting(), std::memory_order_relaxed);
 }
 
 void Engine::update_metrics() {
@@ -214,6 +219,8 @@ void Engine::update_metrics() {
     metrics_.kv_usage_ratio.set((total - free) / total);
     metrics_.preemptions.add(static_cast<std::int64_t>(scheduler_.num_preemptions() - preemptions_seen_));
     preemptions_seen_ = scheduler_.num_preemptions();
+    metrics_.wasted_tokens_preempt.add(static_cast<std::int64_t>(scheduler_.num_wasted_tokens() - wasted_seen_));
+    wasted_seen_ = scheduler_.num_wasted_tokens();
 }
 
 }  // namespace engine

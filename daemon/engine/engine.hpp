@@ -37,14 +37,14 @@ public:
 private:
     void receive();
     void accept(base::Request&& request);
-    void reject(base::RequestId id, base::Errc error);
     void expire();
     [[nodiscard]] bool step();
     void deliver();
     void deliver(Sequence& sequence, Sampled& sampled);
     [[nodiscard]] base::FinishReason finish_reason(const Sequence& sequence) const;
-    void finish(Sequence& sequence, base::FinishReason reason, base::Errc error = {}, std::string detail = {});
+    void finish(base::RequestId id, base::FinishReason reason, base::Errc error = {}, std::string detail = {});
     void fail_all(const std::string& why);
+    void update_num_live();
     void update_metrics();
 
     base::EngineLink& link_;
@@ -53,15 +53,14 @@ private:
     Sampler& sampler_;
     BlockPool pool_;
     Scheduler scheduler_;
-    std::int32_t block_size_;
     model::StepPlan plan_;
     std::vector<Sampled> sampled_;
     std::vector<Sequence*> step_sequences_;
     std::vector<Scheduler::Rows> step_rows_;
-    std::vector<base::RequestId> finished_;
+    std::vector<base::RequestId> finished_, cancelled_;
     base::Clock::time_point now_{};
     base::Clock::time_point next_expiry_check_{};
-    std::uint64_t preemptions_seen_ = 0;
+    std::uint64_t preemptions_seen_ = 0, wasted_seen_ = 0;
     std::atomic<std::size_t> num_live_{0};
 };
 

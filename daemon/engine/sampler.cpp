@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "cxx/plugin.hpp"
+#include "daemon/base/check.hpp"
 
 namespace engine {
 
@@ -23,10 +24,12 @@ Sampler::Sampler(const plugin::Device& device, const plugin::Stream& stream, std
     : device_{device},
       stream_{stream},
       vocab_size_{vocab_size},
-      max_edits_{static_cast<std::uint64_t>(max_seqs) * 16384} {
+      done_{device, stream} {
+    CHECK(max_rows >= max_seqs);
+    require_ops();
     const auto seqs = static_cast<std::uint64_t>(max_seqs), rows = static_cast<std::uint64_t>(max_rows);
     const auto vocab = static_cast<std::uint64_t>(vocab_size);
-    edits_buf_ = device.alloc(max_edits_ * sizeof(assay_logit_edit));
+    edits_buf_ = device.alloc(kMaxEdits * sizeof(assay_logit_edit));
     rows_buf_ = device.alloc(seqs * sizeof(assay_sample_row));
     tokens_buf_ = device.alloc(seqs * 4);
     row_ids_buf_ = device.alloc(rows * 4);
@@ -43,10 +46,22 @@ Sampler::Sampler(const plugin::Device& device, const plugin::Stream& stream, std
     sampled_rows_.reserve(seqs);
     scores_.reserve(rows);
     score_ids_.reserve(rows);
+    edits_.reserve(kMaxEdits);
+    was_generated_.reserve(kMaxEdits);
     edit_index_.resize(vocab, -1);
     logprobs_.resize(rows);
     top_ids_.resize(rows * kMaxTop);
     top_logprobs_.resize(rows * kMaxTop);
+}
+
+void Sampler::require_ops() const {
+    for (const std::int32_t op :
+         {ASSAY_OP_GATHER_ROWS, ASSAY_OP_LOGITS_EDIT, ASSAY_OP_LOGPROBS, ASSAY_OP_SAMPLE}) {
+        assay_error why = sdk::make_error();
+        if (device_.ops().supports(device_.self(), op, ASSAY_F32, &why) != ASSAY_OK)
+            throw base::ConfigError{"device plugin \"" + device_.id() + "\" lacks an op that sampling needs (op " +
+                                    std::to_string(op) + ", f32): " + why.text};
+    }
 }
 
 bool Sampler::check(const char* op, assay_status status) {
@@ -62,7 +77,7 @@ bool Sampler::to_device(plugin::Buffer& dst, const void* src, std::uint64_t byte
 bool Sampler::to_host(void* dst, const plugin::Buffer& src, std::uint64_t bytes) {
     if (!check("copy to host", device_.api().copy(device_.self(), dst, src.data(), bytes, stream_.get())))
         return false;
-    return check("wait", device_.api().stream_sync(device_.self(), stream_.get(), nullptr));
+    return check("record", done_.record()) && check("wait", done_.wait());
 }
 
 void Sampler::collect_edits(const Sequence& s, std::int32_t row) {
@@ -72,6 +87,7 @@ void Sampler::collect_edits(const Sequence& s, std::int32_t row) {
                            p.repetition_penalty != 1.0F;
     if (!penalised && !barred && p.logit_bias.empty()) return;
 
+    const auto is_token = [&](std::int32_t token) { return token >= 0 && token < vocab_size_; };
     // At most one edit per token: penalties, bias and bar are added up.
     const auto edit_of = [&](std::int32_t token) -> assay_logit_edit& {
         std::int32_t& index = edit_index_[static_cast<std::size_t>(token)];
@@ -87,7 +103,9 @@ void Sampler::collect_edits(const Sequence& s, std::int32_t row) {
     if (penalised) {
         const std::int32_t from = p.repetition_penalty != 1.0F ? 0 : s.prompt_tokens();
         for (std::int32_t i = from; i < s.num_tokens(); ++i) {
-            assay_logit_edit& edit = edit_of(s.tokens[static_cast<std::size_t>(i)]);
+            const std::int32_t token = s.tokens[static_cast<std::size_t>(i)];
+            if (!is_token(token)) continue;
+            assay_logit_edit& edit = edit_of(token);
             edit.repetition = p.repetition_penalty;
             if (i < s.prompt_tokens()) continue;
             const auto index = static_cast<std::size_t>(&edit - edits_.data());
@@ -97,11 +115,10 @@ void Sampler::collect_edits(const Sequence& s, std::int32_t row) {
         }
     }
     for (const auto& [token, bias] : p.logit_bias)
-        if (token >= 0 && token < vocab_size_) edit_of(token).add += bias;
+        if (is_token(token)) edit_of(token).add += bias;
     if (barred)
         for (const std::int32_t token : s.request.stop_tokens)
-            if (token >= 0 && token < vocab_size_)
-                edit_of(token).add = -std::numeric_limits<float>::infinity();
+            if (is_token(token)) edit_of(token).add = -std::numeric_limits<float>::infinity();
     for (std::size_t i = first; i < edits_.size(); ++i)
         edit_index_[static_cast<std::size_t>(edits_[i].token)] = -1;
 }
@@ -127,6 +144,17 @@ bool Sampler::save_scored_rows(const assay_tensor& logits) {
                                                           row_ids_buf_.as<std::int32_t>(), &out, stream_.get()));
 }
 
+bool Sampler::edit(const assay_tensor& rows) {
+    for (std::size_t first = 0; first < edits_.size(); first += kMaxEdits) {
+        const std::size_t n = std::min(kMaxEdits, edits_.size() - first);
+        if (!to_device(edits_buf_, edits_.data() + first, n * sizeof(assay_logit_edit)) ||
+            !check("logits edit", device_.ops().logits_edit(device_.self(), &rows, edits_buf_.as<assay_logit_edit>(),
+                                                            static_cast<std::int64_t>(n), stream_.get())))
+            return false;
+    }
+    return true;
+}
+
 bool Sampler::sample(const assay_tensor& logits) {
     const std::size_t n = sample_rows_.size();
     if (n == 0) return true;
@@ -137,16 +165,7 @@ bool Sampler::sample(const assay_tensor& logits) {
     if (!to_device(row_ids_buf_, sampled_rows_.data(), n * 4) ||
         !check("gather rows", ops.gather_rows(self, &logits, row_ids_buf_.as<std::int32_t>(), &rows, s)))
         return false;
-    if (!edits_.empty()) {
-        if (edits_.size() * sizeof(assay_logit_edit) > edits_buf_.bytes()) {
-            stream_.sync();
-            edits_buf_ = device_.alloc(edits_.size() * 2 * sizeof(assay_logit_edit));
-        }
-        if (!to_device(edits_buf_, edits_.data(), edits_.size() * sizeof(assay_logit_edit)) ||
-            !check("logits edit", ops.logits_edit(self, &rows, edits_buf_.as<assay_logit_edit>(),
-                                                  static_cast<std::int64_t>(edits_.size()), s)))
-            return false;
-    }
+    if (!edit(rows)) return false;
     return to_device(rows_buf_, sample_rows_.data(), n * sizeof(assay_sample_row)) &&
            check("sample", ops.sample(self, &rows, rows_buf_.as<assay_sample_row>(),
                                       tokens_buf_.as<std::int32_t>(), s)) &&

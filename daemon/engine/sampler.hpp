@@ -8,6 +8,7 @@
 #include "abi/plugin.h"
 #include "daemon/base/request.hpp"
 #include "daemon/engine/scheduler.hpp"
+#include "daemon/model/event.hpp"
 #include "daemon/plugin/instance.hpp"
 
 namespace engine {
@@ -34,13 +35,16 @@ struct Sampled {
 class Sampler {
 public:
     static constexpr std::int32_t kMaxTop = 20;  ///< alternatives per position
+    /// Edits that one call of the device takes; more are given in several.
+    static constexpr std::size_t kMaxEdits = 1U << 16U;
 
-    /// @param max_rows  rows of logits in one step
+    /// @param max_rows  rows of logits in one step; at least max_seqs
+    /// Throws base::ConfigError when the device lacks an op that sampling needs.
     Sampler(const plugin::Device& device, const plugin::Stream& stream, std::int32_t max_seqs,
             std::int32_t max_rows, std::int32_t vocab_size);
 
     /// Samples for every sequence of the step whose rows are complete.
-    /// @param logits  [rows, vocab] device memory; rows that are sampled from are edited in place
+    /// @param logits  [rows, vocab] device memory; left as it is
     /// @param out     [sequences.size()]
     /// @return false when the device failed; failure() then says how
     [[nodiscard]] bool run(const assay_tensor& logits, std::span<Sequence* const> sequences,
@@ -55,9 +59,11 @@ private:
         std::int32_t sequence = 0;
         bool is_prompt = false;
     };
+    void require_ops() const;
     void collect_edits(const Sequence& sequence, std::int32_t row);
     void collect_prompt_scores(const Sequence& sequence, const Scheduler::Rows& rows, std::int32_t index);
     [[nodiscard]] bool save_scored_rows(const assay_tensor& logits);
+    [[nodiscard]] bool edit(const assay_tensor& rows);
     [[nodiscard]] bool sample(const assay_tensor& logits);
     [[nodiscard]] bool score(std::vector<Sampled>& out, std::span<Sequence* const> sequences);
     [[nodiscard]] bool to_device(plugin::Buffer& dst, const void* src, std::uint64_t bytes);
@@ -67,7 +73,7 @@ private:
     const plugin::Device& device_;
     const plugin::Stream& stream_;
     std::int32_t vocab_size_;
-    std::uint64_t max_edits_;
+    model::Event done_;
 
     plugin::Buffer edits_buf_, rows_buf_, tokens_buf_, sampled_logits_, row_ids_buf_;
     plugin::Buffer scored_logits_, score_tokens_buf_, logprob_buf_, top_ids_buf_, top_logprobs_buf_;

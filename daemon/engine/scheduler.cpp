@@ -5,6 +5,21 @@
 #include "daemon/base/check.hpp"
 
 namespace engine {
+namespace {
+
+/// The one order of sequences: higher priority first, then earlier arrival.
+bool comes_before(const std::unique_ptr<Sequence>& a, const std::unique_ptr<Sequence>& b) {
+    if (a->request.priority != b->request.priority) return a->request.priority > b->request.priority;
+    return a->arrival < b->arrival;
+}
+
+template <class List>
+void insert_in_order(List& list, std::unique_ptr<Sequence> sequence) {
+    const auto at = std::upper_bound(list.begin(), list.end(), sequence, comes_before);
+    list.insert(at, std::move(sequence));
+}
+
+}  // namespace
 
 Scheduler::Scheduler(const SchedulerLimits& limits, BlockPool& pool) : limits_{limits}, pool_{pool} {
     // A sequence must be able to run alone, or preemption would never end.
@@ -33,15 +48,9 @@ base::Result<void> Scheduler::submit(base::Request&& request) {
 
     auto sequence = std::make_unique<Sequence>();
     sequence->arrival = ++arrivals_;
-    sequence->tokens.reserve(static_cast<std::size_t>(
-        std::min<std::int64_t>(limits_.context_length, prompt + request.max_tokens)));
     sequence->tokens = request.prompt;
     sequence->request = std::move(request);
-    // Behind everything of the same or a higher priority.
-    const auto at = std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& other) {
-        return other->request.priority < sequence->request.priority;
-    });
-    waiting_.insert(at, std::move(sequence));
+    insert_in_order(waiting_, std::move(sequence));
     return {};
 }
 
@@ -77,51 +86,49 @@ bool Scheduler::reserve(Sequence& sequence, std::int32_t num_tokens) {
     return false;
 }
 
-void Scheduler::preempt(std::size_t running_index) {
-    auto sequence = std::move(running_[running_index]);
-    running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(running_index));
+void Scheduler::preempt_last() {
+    auto sequence = std::move(running_.back());
+    running_.pop_back();
+    CHECK(sequence->num_scheduled == 0);
+    ++num_preemptions_;
+    num_wasted_tokens_ += static_cast<std::uint64_t>(sequence->num_computed);
     release(*sequence);
     sequence->prompt_logprobs.clear();
-    ++num_preemptions_;
-    // It goes on before anything that has not begun.
-    waiting_.push_front(std::move(sequence));
+    insert_in_order(waiting_, std::move(sequence));
 }
 
-/// False when the sequence itself had to give way.
+/// False when the sequence itself had to give way. Those behind it are not scheduled yet.
 bool Scheduler::reserve_or_preempt(Sequence& sequence, std::int32_t num_tokens) {
     while (!reserve(sequence, num_tokens)) {
-        // The last of the lowest priority gives way; it is never one that is scheduled already,
-        // since those came earlier or have higher priority.
-        std::size_t victim = running_.size();
-        for (std::size_t i = 0; i < running_.size(); ++i) {
-            if (running_[i]->num_scheduled > 0) continue;
-            if (victim == running_.size() ||
-                running_[i]->request.priority <= running_[victim]->request.priority)
-                victim = i;
-        }
-        CHECK(victim < running_.size());
-        const bool is_itself = running_[victim].get() == &sequence;
-        preempt(victim);
+        const bool is_itself = running_.back().get() == &sequence;
+        preempt_last();
         if (is_itself) return false;
     }
     return true;
 }
 
+/// Blocks that a sequence lacks for all its tokens and one more.
+std::int32_t Scheduler::missing_blocks(const Sequence& sequence) const {
+    const std::int32_t tokens = std::min(sequence.num_tokens() + 1, limits_.context_length);
+    return std::max(0, blocks_for(tokens) - static_cast<std::int32_t>(sequence.blocks.size()));
+}
+
 void Scheduler::admit() {
     while (!waiting_.empty() && running_.size() < static_cast<std::size_t>(limits_.max_num_seqs)) {
         Sequence& next = *waiting_.front();
-        // Room for all that it has to compute and one token more, beside what those that run still
-        // need for theirs: admitting one does not preempt another at once.
-        std::int32_t promised = 0;
-        for (const auto& s : running_)
-            promised += std::max(0, blocks_for(s->num_tokens() + 1) - static_cast<std::int32_t>(s->blocks.size()));
-        const std::int32_t needed = blocks_for(next.num_tokens() + 1);
-        if (pool_.num_free() < needed + promised && !running_.empty()) break;
-        const auto at = std::find_if(running_.begin(), running_.end(), [&](const auto& other) {
-            return other->arrival > next.arrival;
-        });
-        running_.insert(at, std::move(waiting_.front()));
+        // Room for all that it has to compute, beside what those that run still need for theirs:
+        // admitting one does not preempt another at once.
+        std::int32_t needed = missing_blocks(next);
+        for (const auto& s : running_) needed += missing_blocks(*s);
+        if (pool_.num_free() < needed && !running_.empty()) break;
+        // Once, so that a decode step allocates nothing.
+        const auto whole = static_cast<std::int32_t>(std::min<std::int64_t>(
+            limits_.context_length, std::int64_t{next.prompt_tokens()} + std::max(0, next.request.max_tokens)));
+        next.tokens.reserve(static_cast<std::size_t>(whole));
+        next.blocks.reserve(static_cast<std::size_t>(blocks_for(whole)));
+        auto sequence = std::move(waiting_.front());
         waiting_.pop_front();
+        insert_in_order(running_, std::move(sequence));
     }
 }
 
@@ -160,53 +167,47 @@ void Scheduler::add_to_plan(model::StepPlan& plan, Sequence& s) {
     rows_.push_back(rows);
 }
 
-void Scheduler::plan(model::StepPlan& plan) {
-    plan.clear();
-    plan.step = ++steps_;
-    scheduled_.clear();
-    rows_.clear();
+/// Sets num_scheduled of the sequences of the next step. False when there is none.
+bool Scheduler::choose() {
     std::int32_t budget = limits_.max_num_batched_tokens;
     std::int32_t free_rows = limits_.max_logit_rows;
 
-    // Decodes, in order of priority and arrival. preempt() removes from running_, hence the index.
-    for (std::size_t i = 0; i < running_.size();) {
+    // By index: reserve_or_preempt() takes sequences off the end.
+    for (std::size_t i = 0; i < running_.size(); ++i) {
         Sequence& s = *running_[i];
-        if (!s.is_decoding()) {
-            ++i;
-            continue;
-        }
-        if (!reserve_or_preempt(s, 1)) continue;  // running_[i] is now another one
+        if (!s.is_decoding() || !reserve_or_preempt(s, 1)) continue;
         s.num_scheduled = 1;
         --budget;
         --free_rows;
-        // A victim before i would shift the rest; victims are unscheduled, so they may be prefills.
-        i = static_cast<std::size_t>(std::find_if(running_.begin(), running_.end(),
-                                                  [&](const auto& r) { return r.get() == &s; }) -
-                                     running_.begin()) + 1;
     }
     admit();
-    // Prompts, oldest first, each as much as the budget allows.
-    for (auto& running : running_) {
+    // Prompts, each as much as the budget allows.
+    for (const auto& running : running_) {
         Sequence& s = *running;
-        if (s.num_scheduled > 0 || budget == 0 || free_rows == 0) continue;
+        if (budget == 0 || free_rows == 0) break;
+        if (s.num_scheduled > 0) continue;
         const std::int32_t chunk = chunk_size(s, budget, free_rows);
-        if (chunk == 0 || !reserve(s, chunk)) continue;  // waits for blocks that decodes will free
+        if (!reserve(s, chunk)) continue;  // waits for blocks that others will free
         s.num_scheduled = chunk;
         budget -= chunk;
         free_rows -= s.request.prompt_logprobs && s.num_generated() == 0 ? chunk : 1;
     }
+    return std::any_of(running_.begin(), running_.end(), [](const auto& s) { return s->num_scheduled > 0; });
+}
+
+void Scheduler::plan(model::StepPlan& plan) {
+    CHECK(scheduled_.empty());
+    plan.clear();
+    plan.step = ++steps_;
+    rows_.clear();
+    // Prompts alone hold every block and none can go on: the last one gives way.
+    while (!choose() && running_.size() > 1) preempt_last();
+
     for (const bool decoding : {true, false}) {
         for (auto& s : running_)
             if (s->num_scheduled > 0 && s->is_decoding() == decoding) add_to_plan(plan, *s);
         if (decoding) plan.num_decode_seqs = plan.num_seqs();
     }
-    // Prompts alone hold every block and none can go on: the last one gives way.
-    if (scheduled_.empty() && running_.size() > 1) {
-        preempt(running_.size() - 1);
-        this->plan(plan);
-        return;
-    }
-
     for (const Sequence* s : scheduled_)
         plan.max_blocks = std::max(plan.max_blocks, static_cast<std::int32_t>(s->blocks.size()));
     for (const Sequence* s : scheduled_) {
@@ -224,11 +225,11 @@ void Scheduler::commit() {
     scheduled_.clear();
 }
 
-std::vector<Sequence*> Scheduler::live() const {
-    std::vector<Sequence*> out;
-    for (const auto& s : running_) out.push_back(s.get());
-    for (const auto& s : waiting_) out.push_back(s.get());
-    return out;
+const std::vector<Sequence*>& Scheduler::live() {
+    live_.clear();
+    for (const auto& s : running_) live_.push_back(s.get());
+    for (const auto& s : waiting_) live_.push_back(s.get());
+    return live_;
 }
 
 }  // namespace engine
