@@ -1,7 +1,7 @@
 #include "daemon/model/architecture.hpp"
 
+#include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "daemon/base/error.hpp"
 #include "daemon/model/architectures/list.hpp"
@@ -107,37 +107,49 @@ bool HparamReader::bool_or(std::string_view suffix, bool fallback) const {
     return metadata_.find_bool(key(suffix)).value_or(fallback);
 }
 
-std::int64_t HparamReader::uniform_int(std::string_view suffix, std::int64_t fallback) const {
-    const std::string name = key(suffix);
-    const auto* value = metadata_.find(name);
-    if (value == nullptr) return fallback;
-    if (std::holds_alternative<std::int64_t>(*value)) return std::get<std::int64_t>(*value);
-    const auto items = metadata_.find_ints(name);
-    if (items->empty())
-        throw base::ModelError{"metadata key \"" + name + "\": expected an integer, found an empty array"};
-    for (const std::int64_t item : *items)
-        if (item != items->front())
-            throw base::ModelError{"metadata key \"" + name +
-                                   "\": expected one value for all layers, found " +
-                                   std::to_string(items->front()) + " and " + std::to_string(item) +
-                                   "; models whose layers differ in it are not supported"};
-    return items->front();
-}
-
 namespace {
+
+[[noreturn]] void refuse(const std::string& key, const std::string& expected, const std::string& found) {
+    throw base::ModelError{"metadata key \"" + key + "\": expected " + expected + ", found " + found};
+}
 
 /// Sizes come from a stranger's file: everything later multiplies them freely, so they are bounded
 /// once, here.
 void check_range(const std::string& key, std::int64_t value, std::int64_t low, std::int64_t high) {
     if (value < low || value > high)
-        throw base::ModelError{"metadata key \"" + key + "\": expected " + std::to_string(low) + " to " +
-                               std::to_string(high) + ", found " + std::to_string(value)};
+        refuse(key, std::to_string(low) + " to " + std::to_string(high), std::to_string(value));
 }
 
 constexpr std::int64_t kMaxSize = 1 << 24;
 constexpr std::int64_t kMaxLayers = 4096;
+constexpr std::int64_t kMaxContext = 1 << 30;  // positions and slots are int32
 
 }  // namespace
+
+double HparamReader::positive_float_or(std::string_view suffix, double fallback) const {
+    const double value = float_or(suffix, fallback);
+    if (!(value > 0.0 && value <= 1e12)) refuse(key(suffix), "a positive number", std::to_string(value));
+    return value;
+}
+
+std::int64_t HparamReader::uniform_int(std::string_view suffix, std::int64_t fallback) const {
+    const std::string name = key(suffix);
+    const auto* value = metadata_.find(name);
+    if (value == nullptr) return fallback;
+    if (!std::holds_alternative<std::vector<std::int64_t>>(*value)) return metadata_.get_int(name);
+    // One item a layer, with or without the NextN blocks (architectures.md 1.1).
+    const auto& items = std::get<std::vector<std::int64_t>>(*value);
+    const auto blocks = static_cast<std::size_t>(get_int("block_count"));
+    const std::size_t layers = blocks - static_cast<std::size_t>(int_or("nextn_predict_layers", 0));
+    if (items.size() != layers && items.size() != blocks)
+        refuse(name, "an integer or " + std::to_string(layers) + " items", std::to_string(items.size()) + " items");
+    for (std::size_t l = 0; l < layers; ++l)
+        if (items[l] != items.front())
+            refuse(name, "one value for all layers",
+                   std::to_string(items.front()) + " and " + std::to_string(items[l]) +
+                       "; models whose layers differ in it are not supported");
+    return items.front();
+}
 
 Hparams HparamReader::common() const {
     Hparams h;
@@ -151,18 +163,21 @@ Hparams HparamReader::common() const {
     h.num_nextn_layers = bounded("nextn_predict_layers", int_or("nextn_predict_layers", 0), 0, blocks - 1);
     h.num_layers = blocks - h.num_nextn_layers;
     h.hidden_size = bounded("embedding_length", get_int("embedding_length"));
-    h.context_length = bounded("context_length", get_int("context_length"), 1, std::int64_t{1} << 31);
+    h.context_length = bounded("context_length", get_int("context_length"), 1, kMaxContext);
     h.intermediate_size = bounded("feed_forward_length", uniform_int("feed_forward_length", 0), 0);
     h.num_q_heads = bounded("attention.head_count", uniform_int("attention.head_count", 0));
     h.num_kv_heads = bounded("attention.head_count_kv", uniform_int("attention.head_count_kv", h.num_q_heads));
+    if (h.num_q_heads % h.num_kv_heads != 0)
+        refuse(key("attention.head_count_kv"),
+               "a divisor of attention.head_count " + std::to_string(h.num_q_heads),
+               std::to_string(h.num_kv_heads));
     h.head_dim = bounded("attention.key_length",
                          int_or("attention.key_length", h.hidden_size / h.num_q_heads), 1, 1 << 16);
     h.v_head_dim = bounded("attention.value_length",
                            int_or("attention.value_length", h.hidden_size / h.num_q_heads), 1, 1 << 16);
     h.rms_eps = metadata_.get_float(key("attention.layer_norm_rms_epsilon"));
     if (!(h.rms_eps > 0.0 && h.rms_eps < 1.0))
-        throw base::ModelError{"metadata key \"" + key("attention.layer_norm_rms_epsilon") +
-                               "\": expected a value in (0, 1), found " + std::to_string(h.rms_eps)};
+        refuse(key("attention.layer_norm_rms_epsilon"), "a value between 0 and 1", std::to_string(h.rms_eps));
     const auto* tokens = metadata_.find_strings("tokenizer.ggml.tokens");
     h.vocab_size = int_or("vocab_size", tokens != nullptr ? static_cast<std::int64_t>(tokens->size()) : 0);
     bounded("vocab_size", h.vocab_size);
@@ -183,33 +198,43 @@ void HparamReader::read_moe(Hparams& h, std::int32_t default_gating) const {
     check_range(key("expert_feed_forward_length"), h.moe_intermediate_size, 1, kMaxSize);
     h.leading_dense_layers = int_or("leading_dense_block_count", 0);
     check_range(key("leading_dense_block_count"), h.leading_dense_layers, 0, h.num_layers);
-    h.gating = static_cast<std::int32_t>(int_or("expert_gating_func", 0));
-    if (h.gating == 0) h.gating = default_gating;
-    check_range(key("expert_gating_func"), h.gating, 1, 4);
+    const std::int64_t gating = int_or("expert_gating_func", 0);
+    check_range(key("expert_gating_func"), gating, 0, 4);
+    h.gating = gating == 0 ? default_gating : static_cast<std::int32_t>(gating);
     h.normalize_expert_weights = bool_or("expert_weights_norm", false);
-    h.expert_weights_scale = float_or("expert_weights_scale", 0.0);
-    if (h.expert_weights_scale == 0.0) h.expert_weights_scale = 1.0;
-    h.num_expert_groups = std::max<std::int64_t>(1, int_or("expert_group_count", 0));
-    h.num_expert_groups_used = std::max<std::int64_t>(1, int_or("expert_group_used_count", 0));
-    check_range(key("expert_group_count"), h.num_expert_groups, 1, h.num_experts);
-    check_range(key("expert_group_used_count"), h.num_expert_groups_used, 1, h.num_expert_groups);
+    // 0 and no key mean the same: no scale.
+    if (float_or("expert_weights_scale", 0.0) != 0.0)
+        h.expert_weights_scale = positive_float_or("expert_weights_scale", 1.0);
+    h.num_expert_groups = int_or("expert_group_count", 0);
+    check_range(key("expert_group_count"), h.num_expert_groups, 0, h.num_experts);
+    h.num_expert_groups = std::max<std::int64_t>(1, h.num_expert_groups);
+    h.num_expert_groups_used = int_or("expert_group_used_count", 0);
+    check_range(key("expert_group_used_count"), h.num_expert_groups_used, 0, h.num_expert_groups);
+    h.num_expert_groups_used = std::max<std::int64_t>(1, h.num_expert_groups_used);
     if (h.num_experts % h.num_expert_groups != 0)
-        throw base::ModelError{"metadata key \"" + key("expert_group_count") + "\": " +
-                               std::to_string(h.num_experts) + " experts do not divide into " +
-                               std::to_string(h.num_expert_groups) + " groups"};
+        refuse(key("expert_group_count"), "a divisor of expert_count " + std::to_string(h.num_experts),
+               std::to_string(h.num_expert_groups));
+    const std::int64_t eligible = h.num_experts / h.num_expert_groups * h.num_expert_groups_used;
+    if (h.num_experts_per_tok > eligible)
+        refuse(key("expert_used_count"),
+               "at most the " + std::to_string(eligible) + " experts of expert_group_used_count groups",
+               std::to_string(h.num_experts_per_tok));
     for (std::size_t l = 0; l < h.layers.size(); ++l)
         h.layers[l].is_moe = static_cast<std::int64_t>(l) >= h.leading_dense_layers;
 }
 
 RopeParams HparamReader::rope(std::int64_t n_rot, std::int32_t style) const {
+    if (n_rot < 2 || n_rot > 1 << 16 || n_rot % 2 != 0)
+        refuse(key("rope.dimension_count"), "an even number, 2 to 65536", std::to_string(n_rot));
     RopeParams r;
     r.n_rot = n_rot;
     r.style = style;
-    r.theta = float_or("rope.freq_base", 10000.0);
-    if (!(r.theta > 0.0))
-        throw base::ModelError{"metadata key \"" + key("rope.freq_base") + "\": expected a positive value"};
-    r.factor = float_or("rope.scaling.factor", float_or("rope.scale_linear", 1.0));
-    if (r.factor == 0.0) r.factor = 1.0;
+    r.theta = positive_float_or("rope.freq_base", 10000.0);
+    const double factor = float_or("rope.scaling.factor", float_or("rope.scale_linear", 1.0));
+    if (factor != 0.0) {
+        const bool has_key = metadata_.contains(key("rope.scaling.factor"));
+        r.factor = positive_float_or(has_key ? "rope.scaling.factor" : "rope.scale_linear", 1.0);
+    }
     const auto* type = metadata_.find_string(key("rope.scaling.type"));
     const std::string name = type != nullptr ? *type : (r.factor != 1.0 ? "linear" : "none");
     if (name == "none") {
@@ -218,16 +243,20 @@ RopeParams HparamReader::rope(std::int64_t n_rot, std::int32_t style) const {
         r.scaling = RopeScaling::linear;
     } else if (name == "yarn") {
         r.scaling = RopeScaling::yarn;
-        r.original_context = float_or("rope.scaling.original_context_length",
-                                      static_cast<double>(get_int("context_length")));
-        r.beta_fast = float_or("rope.scaling.yarn_beta_fast", 32.0);
-        r.beta_slow = float_or("rope.scaling.yarn_beta_slow", 1.0);
-        r.magnitude = yarn_gain(r.factor, 1.0);
+        r.original_context = positive_float_or("rope.scaling.original_context_length",
+                                               static_cast<double>(get_int("context_length")));
+        r.beta_fast = positive_float_or("rope.scaling.yarn_beta_fast", 32.0);
+        r.beta_slow = positive_float_or("rope.scaling.yarn_beta_slow", 1.0);
+        if (!(r.theta > 1.0)) refuse(key("rope.freq_base"), "more than 1 with YaRN", std::to_string(r.theta));
+        r.extrapolation = float_or("rope.scaling.yarn_ext_factor", 1.0);
+        if (!(r.extrapolation >= 0.0 && r.extrapolation <= 1.0))
+            refuse(key("rope.scaling.yarn_ext_factor"), "0 to 1", std::to_string(r.extrapolation));
+        // The key holds the config's attention_factor, which replaces the gain (1.4).
+        r.magnitude = positive_float_or("rope.scaling.yarn_attn_factor", yarn_gain(r.factor, 1.0));
     } else {
-        throw base::ModelError{"metadata key \"" + key("rope.scaling.type") +
-                               "\": expected none, linear or yarn, found \"" + name + "\""};
+        refuse(key("rope.scaling.type"), "none, linear or yarn", "\"" + name + "\"");
     }
-    r.magnitude *= float_or("rope.scaling.attn_factor", 1.0);
+    r.magnitude *= positive_float_or("rope.scaling.attn_factor", 1.0);
     return r;
 }
 

@@ -112,18 +112,20 @@ public:
     [[nodiscard]] Hparams common() const;
     /// num_experts and the router's rule; `default_gating` when the file has no key.
     void read_moe(Hparams& hparams, std::int32_t default_gating) const;
-    /// rope.* into one RopeParams of the given style.
+    /// rope.* into one RopeParams of the given style. Refuses an n_rot that is not even and positive.
     [[nodiscard]] RopeParams rope(std::int64_t n_rot, std::int32_t style) const;
 
     [[nodiscard]] std::int64_t get_int(std::string_view suffix) const;
     [[nodiscard]] std::int64_t int_or(std::string_view suffix, std::int64_t fallback) const;
     [[nodiscard]] double float_or(std::string_view suffix, double fallback) const;
+    /// Refuses what is not positive and finite.
+    [[nodiscard]] double positive_float_or(std::string_view suffix, double fallback) const;
     [[nodiscard]] bool bool_or(std::string_view suffix, bool fallback) const;
     [[nodiscard]] std::string key(std::string_view suffix) const;
     [[nodiscard]] const base::Metadata& metadata() const { return metadata_; }
 
 private:
-    /// An integer, or an array whose items are all equal.
+    /// An integer, or an array with an item per layer, all equal.
     [[nodiscard]] std::int64_t uniform_int(std::string_view suffix, std::int64_t fallback) const;
 
     const base::Metadata& metadata_;

@@ -42,7 +42,7 @@ std::vector<double> inverse_frequencies(const RopeParams& rope, const std::vecto
         double f = base;
         if (rope.scaling == RopeScaling::linear) f = base / rope.factor;
         if (rope.scaling == RopeScaling::yarn) {
-            const double ramp = yarn_ramp(rope, static_cast<double>(i));
+            const double ramp = rope.extrapolation * yarn_ramp(rope, static_cast<double>(i));
             f = ramp * base + (1.0 - ramp) * base / rope.factor;
         }
         if (!factors.empty()) f /= static_cast<double>(factors[i]);

@@ -19,6 +19,7 @@ struct RopeParams {
     double factor = 1.0;              ///< F of architectures.md 1.4
     double original_context = 0.0;    ///< YaRN L0
     double beta_fast = 32.0, beta_slow = 1.0;
+    double extrapolation = 1.0;       ///< YaRN ext: 0 interpolates every pair
     bool truncate_range = true;       ///< YaRN correction range rounded to whole pairs
     double magnitude = 1.0;           ///< on cos and sin
     bool use_rope_freqs = false;      ///< divide by the tensor rope_freqs.weight where the file has it

@@ -41,18 +41,21 @@ void read_mla(const HparamReader& reader, Hparams& h) {
         throw base::ModelError{"metadata key \"" + reader.key("attention.key_length") + "\": expected " +
                                std::to_string(latent) + " (kv_lora_rank + rope.dimension_count), found " +
                                std::to_string(key_length)};
+    if (const auto length = reader.int_or("attention.value_length", h.kv_lora_rank); length != h.kv_lora_rank)
+        throw base::ModelError{"metadata key \"" + reader.key("attention.value_length") + "\": expected " +
+                               std::to_string(h.kv_lora_rank) + " (kv_lora_rank), found " + std::to_string(length)};
     h.num_kv_heads = 1;
 
     RopeParams rope = reader.rope(h.qk_rope_head_dim, ASSAY_ROPE_NORM);
     h.softmax_scale = 1.0 / std::sqrt(static_cast<double>(h.head_dim));
     if (rope.scaling == RopeScaling::yarn) {
         // The key holds 0.1 * mscale_all_dim; cos and sin are not scaled for these models (2.5).
-        const double multiplier = reader.float_or("rope.scaling.yarn_log_multiplier", 0.0);
-        if (multiplier == 0.0)
+        if (reader.float_or("rope.scaling.yarn_log_multiplier", 0.0) == 0.0)
             throw base::ModelError{"metadata key \"" + reader.key("rope.scaling.yarn_log_multiplier") +
                                    "\" is missing, and without it the softmax scale of a YaRN model "
                                    "cannot be known; convert the model again"};
-        const double gain = 1.0 + multiplier * std::log(rope.factor);
+        const double multiplier = reader.positive_float_or("rope.scaling.yarn_log_multiplier", 0.0);
+        const double gain = rope.factor > 1.0 ? 1.0 + multiplier * std::log(rope.factor) : 1.0;
         h.softmax_scale *= gain * gain;
         rope.magnitude = 1.0;
     }
@@ -61,6 +64,8 @@ void read_mla(const HparamReader& reader, Hparams& h) {
 
 void read_indexer(const HparamReader& reader, Hparams& h, std::int32_t rope_style) {
     h.attn_class = ASSAY_ATTN_MLA_DSA;
+    // The indexer's queries are made from the low-rank query.
+    positive(reader, "attention.q_lora_rank", h.q_lora_rank);
     h.index_n_heads = positive(reader, "attention.indexer.head_count",
                                reader.get_int("attention.indexer.head_count"));
     h.index_head_dim = positive(reader, "attention.indexer.key_length",
