@@ -55,7 +55,8 @@ void Runner::attention_gqa(std::int64_t T) {
     launcher_.matmul("attn_qkv", u,
                      {{&w(Role::attn_q), flat(q), &w(Role::attn_q_bias)},
                       {&w(Role::attn_k), flat(k), &w(Role::attn_k_bias)},
-                      {&w(Role::attn_v), flat(v), &w(Role::attn_v_bias)}});
+                      {&w(Role::attn_v), flat(v), &w(Role::attn_v_bias)}},
+                     0, fused().qkv);
     if (const Weight& norm = w(Role::attn_q_norm)) rmsnorm("attn_q_norm", q, norm, q);
     if (const Weight& norm = w(Role::attn_k_norm)) rmsnorm("attn_k_norm", k, norm, k);
     const std::int32_t style =
@@ -92,11 +93,12 @@ void Runner::attention_mla(std::int64_t T) {
     if (h_.q_lora_rank > 0) {
         const assay_tensor qr = sdk::make_tensor(b_->qr.data(), ASSAY_F32, T, h_.q_lora_rank);
         launcher_.matmul("attn_q_a, attn_kv_a", u,
-                         {{&w(Role::attn_q_a), qr}, {&w(Role::attn_kv_a), latent}});
+                         {{&w(Role::attn_q_a), qr}, {&w(Role::attn_kv_a), latent}}, 0, fused().a);
         rmsnorm("attn_q_a_norm", qr, w(Role::attn_q_a_norm), qr);
         launcher_.matmul("attn_q_b", qr, {{&w(Role::attn_q_b), flat(q)}});
     } else {
-        launcher_.matmul("attn_q, attn_kv_a", u, {{&w(Role::attn_q), flat(q)}, {&w(Role::attn_kv_a), latent}});
+        launcher_.matmul("attn_q, attn_kv_a", u,
+                         {{&w(Role::attn_q), flat(q)}, {&w(Role::attn_kv_a), latent}}, 0, fused().a);
     }
 
     // The latent is normalised, the shared rope key is not.
@@ -132,7 +134,7 @@ void Runner::index_prologue(std::int64_t T) {
 
     launcher_.matmul("indexer.attn_q_b", qr, {{&w(Role::index_q_b), flat(iq)}});
     launcher_.matmul("indexer.attn_k, indexer.proj", u,
-                     {{&w(Role::index_k), ik}, {&w(Role::index_weights), iw}});
+                     {{&w(Role::index_k), ik}, {&w(Role::index_weights), iw}}, 0, fused().index);
     const assay_tensor scale = w(Role::index_k_norm).vector();
     const assay_tensor bias = w(Role::index_k_norm_bias).vector();
     launcher_.op("indexer.k_norm", [&](const assay_ops& ops, void* self, const assay_stream* s) {

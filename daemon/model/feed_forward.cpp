@@ -17,7 +17,7 @@ void Runner::dense_ffn(std::int64_t T) {
 
     rmsnorm("ffn_norm", x, w(Role::ffn_norm), u);
     launcher_.tap("ffn_norm", u);
-    launcher_.matmul_glu("ffn_gate, ffn_up", glu, fused_[static_cast<std::size_t>(layer_)].dense, u,
+    launcher_.matmul_glu("ffn_gate, ffn_up", glu, fused().dense, u,
                          w(Role::ffn_gate), w(Role::ffn_up), wide(b_->ffn_h), wide(b_->ffn_gate),
                          wide(b_->ffn_up));
     const Weight& post_norm = w(Role::post_ffw_norm);
@@ -34,7 +34,6 @@ void Runner::moe_ffn(std::int64_t T) {
     const assay_tensor ids = sdk::make_tensor(b_->expert_ids.data(), ASSAY_I32, T, K);
     const assay_tensor weights = sdk::make_tensor(b_->expert_weights.data(), ASSAY_F32, T, K);
     const assay_tensor expert_y = sdk::make_tensor(b_->expert_y.data(), ASSAY_F32, S, h_.hidden_size);
-    const auto& fused = fused_[static_cast<std::size_t>(layer_)];
     const Launcher::Glu glu{h_.activation, static_cast<float>(h_.glu_alpha), static_cast<float>(h_.glu_limit)};
 
     rmsnorm("ffn_norm", x, w(Role::ffn_norm), u);
@@ -68,7 +67,7 @@ void Runner::moe_ffn(std::int64_t T) {
     const auto wide = [&](const plugin::Buffer& buffer) {
         return sdk::make_tensor(buffer.data(), ASSAY_F32, S, h_.moe_intermediate_size);
     };
-    launcher_.grouped_glu("ffn_gate_exps, ffn_up_exps", glu, fused.experts, groups, u,
+    launcher_.grouped_glu("ffn_gate_exps, ffn_up_exps", glu, fused().experts, groups, u,
                           w(Role::ffn_gate_exps), w(Role::ffn_up_exps), wide(b_->ffn_h),
                           wide(b_->ffn_gate), wide(b_->ffn_up));
     groups.row_ids = nullptr;
@@ -85,7 +84,7 @@ void Runner::moe_ffn(std::int64_t T) {
         const auto shared = [&](const plugin::Buffer& buffer) {
             return sdk::make_tensor(buffer.data(), ASSAY_F32, T, width);
         };
-        launcher_.matmul_glu("ffn_gate_shexp, ffn_up_shexp", glu, fused.shared, u, w(Role::ffn_gate_shexp),
+        launcher_.matmul_glu("ffn_gate_shexp, ffn_up_shexp", glu, fused().shared, u, w(Role::ffn_gate_shexp),
                              w(Role::ffn_up_shexp), shared(b_->ffn_h), shared(b_->ffn_gate),
                              shared(b_->ffn_up));
         launcher_.matmul("ffn_down_shexp", shared(b_->ffn_h), {{&w(Role::ffn_down_shexp), out}},

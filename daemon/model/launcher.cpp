@@ -33,23 +33,15 @@ void Launcher::run_matmul(const char* op, std::int32_t kind, assay_matmul& args,
 }
 
 void Launcher::matmul(const char* op, const assay_tensor& x, std::initializer_list<Product> products,
-                      std::uint32_t flags) {
-    const plugin::Quant* quant = products.begin()->weight->quant;
-    bool one_plugin = products.size() <= ASSAY_MAX_FUSED;
-    for (const Product& p : products)
-        one_plugin = one_plugin && p.weight->quant == quant && p.weight->precise == products.begin()->weight->precise;
-
+                      std::uint32_t flags, bool joint) {
     assay_matmul args = arguments(x);
-    const auto add = [&](const Product& p) {
+    for (const Product& p : products) {
         args.w[args.num_weights] = &p.weight->abi;
         args.y[args.num_weights] = p.y;
         args.bias[args.num_weights] = p.bias != nullptr && *p.bias ? p.bias->vector() : assay_tensor{};
         args.flags = flags | (p.weight->precise ? ASSAY_MM_PRECISE : 0U);
         ++args.num_weights;
-    };
-    for (const Product& p : products) {
-        add(p);
-        if (one_plugin && args.num_weights < static_cast<std::int32_t>(products.size())) continue;
+        if (joint && args.num_weights < static_cast<std::int32_t>(products.size())) continue;
         run_matmul(op, ASSAY_Q_MATMUL, args, *p.weight->quant);
         args.num_weights = 0;
     }

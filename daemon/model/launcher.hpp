@@ -5,6 +5,7 @@
 #include <string>
 
 #include "abi/plugin.h"
+#include "daemon/model/event.hpp"
 #include "daemon/model/weights.hpp"
 #include "daemon/plugin/instance.hpp"
 
@@ -37,6 +38,7 @@ public:
 
     void begin() {
         failed_ = false;
+        failure_.clear();
         layer_ = -1;
     }
     void set_layer(std::int64_t layer) { layer_ = layer; }
@@ -58,9 +60,9 @@ public:
         assay_tensor y;
         const Weight* bias = nullptr;
     };
-    /// y_i = x W_i^T (+ bias): one call where one plugin multiplies all, else one each.
+    /// y_i = x W_i^T (+ bias): one call when `joint`, else one each.
     void matmul(const char* op, const assay_tensor& x, std::initializer_list<Product> products,
-                std::uint32_t flags = 0);
+                std::uint32_t flags = 0, bool joint = false);
     /// y = glu(x Wg^T, x Wu^T). `scratch` [2][T, I] serves plugins without the fused form.
     struct Glu {
         std::int32_t kind = ASSAY_GLU_SILU;
@@ -92,6 +94,12 @@ public:
         check(name, device_.id(), call(device_.ops(), device_.self(), stream_), nullptr);
     }
     void copy_bytes(const char* name, void* dst, const void* src, std::uint64_t bytes);
+    void record(const char* name, Event& event) {
+        if (!failed_) check(name, device_.id(), event.record(), nullptr);
+    }
+    void wait(const char* name, Event& event) {
+        if (!failed_) check(name, device_.id(), event.wait(), nullptr);
+    }
 
     // ---- attention ----------------------------------------------------------------------------
 

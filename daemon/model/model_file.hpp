@@ -26,7 +26,7 @@ struct FileTensor {
 /// An opened model: metadata and tensors, and access to their bytes. Throws base::ModelError with
 /// the loader's words.
 ///
-/// Thread: control; map() and read() from any thread.
+/// Thread: control; read() from any thread.
 class ModelFile {
 public:
     ModelFile(plugin::Source source, const assay_loader* api, const std::string& path,

@@ -1,7 +1,6 @@
 #include "daemon/model/needs.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <tuple>
 
 namespace model {
@@ -30,7 +29,8 @@ public:
     Collector(const ModelFile& file, const Hparams& hparams, std::int64_t max_tokens)
         : file_{file}, hparams_{hparams}, max_tokens_{max_tokens} {}
 
-    void add(std::int64_t index, const TensorSpec& spec, Use use) {
+    /// @param roles  of the layer (or of the whole model): what stands beside the tensor
+    void add(std::int64_t index, const TensorSpec& spec, Use use, const TensorMap::Roles& roles) {
         const FileTensor& tensor = file_.tensors()[static_cast<std::size_t>(index)];
         if (use == Use::vector && tensor.format == "f32") return;  // copied as it is
         assay_quant_query q{};
@@ -39,7 +39,8 @@ public:
         q.x_dtype = ASSAY_F32;
         q.y_dtype = ASSAY_F32;
         q.num_weights = 1;
-        q.flags = spec.precise ? ASSAY_MM_PRECISE : 0U;
+        q.flags = (spec.precise ? ASSAY_MM_PRECISE : 0U) | (accumulates(spec.role, roles) ? ASSAY_MM_ACCUMULATE : 0U);
+        q.bias = has_bias(spec.role, roles);
         const std::vector<std::int64_t> shape = logical_shape(spec, tensor);
         q.k = shape.back();
         q.n = shape.size() > 1 ? shape[shape.size() - 2] : 1;
@@ -49,7 +50,9 @@ public:
             if (need.format == tensor.format && same(need.query, q)) return;
         needs.push_back({tensor.name + " " + tensor.format + ", " + op_word(q.op) + ", m <= " +
                              std::to_string(q.m) + ", n " + std::to_string(q.n) + ", k " +
-                             std::to_string(q.k) + (spec.precise ? ", precise" : ""),
+                             std::to_string(q.k) + (spec.precise ? ", precise" : "") +
+                             ((q.flags & ASSAY_MM_ACCUMULATE) != 0 ? ", accumulating" : "") +
+                             (q.bias ? ", with bias" : ""),
                          tensor.format, q});
     }
 
@@ -63,9 +66,34 @@ private:
         return shape.empty() ? tensor.shape : shape;
     }
 
+    static bool has(const TensorMap::Roles& roles, Role role) {
+        return roles[static_cast<std::size_t>(role)] >= 0;
+    }
+
+    /// Products that the runner adds to what is there: the last of a block without a norm behind it
+    /// goes to the residual stream, the shared expert's to the routed experts' sum.
+    static bool accumulates(Role role, const TensorMap::Roles& roles) {
+        switch (role) {
+            case Role::attn_output: return !has(roles, Role::post_attention_norm);
+            case Role::ffn_down: return !has(roles, Role::post_ffw_norm);
+            case Role::ffn_down_shexp: return true;
+            default: return false;
+        }
+    }
+
+    static bool has_bias(Role role, const TensorMap::Roles& roles) {
+        switch (role) {
+            case Role::attn_q: return has(roles, Role::attn_q_bias);
+            case Role::attn_k: return has(roles, Role::attn_k_bias);
+            case Role::attn_v: return has(roles, Role::attn_v_bias);
+            case Role::attn_output: return has(roles, Role::attn_output_bias);
+            default: return false;
+        }
+    }
+
     static bool same(const assay_quant_query& a, const assay_quant_query& b) {
-        return std::tie(a.op, a.flags, a.k, a.n, a.experts, a.m) ==
-               std::tie(b.op, b.flags, b.k, b.n, b.experts, b.m);
+        return std::tie(a.op, a.flags, a.bias, a.k, a.n, a.experts, a.m) ==
+               std::tie(b.op, b.flags, b.bias, b.k, b.n, b.experts, b.m);
     }
 
     const ModelFile& file_;
@@ -106,15 +134,15 @@ std::vector<plugin::QuantNeed> quant_needs(const ModelFile& file, const AuditRep
             const auto role = static_cast<std::size_t>(spec.role);
             if (!spec.is_layer()) {
                 const std::int64_t own = audit.map.whole[role];
-                if (own >= 0) collector.add(own, spec, spec.use);
+                if (own >= 0) collector.add(own, spec, spec.use, audit.map.whole);
                 // Tied: the embedding serves as the output head too.
                 if (own < 0 && spec.role == Role::output)
                     collector.add(audit.map.whole[static_cast<std::size_t>(Role::token_embd)], spec,
-                                  Use::matmul);
+                                  Use::matmul, audit.map.whole);
                 continue;
             }
             for (const TensorMap::Roles& roles : audit.map.layers)
-                if (roles[role] >= 0) collector.add(roles[role], spec, spec.use);
+                if (roles[role] >= 0) collector.add(roles[role], spec, spec.use, roles);
         }
     }
     for (plugin::QuantNeed& need : collector.needs) need.query.format = nullptr;  // set by the resolver

@@ -9,9 +9,11 @@
 namespace model {
 
 /// What the tensors of an audited model ask of quant plugins: one row per (op, format, shape,
-/// precision) that will be run, each labelled with the first tensor that asks for it. The queries
-/// point at the strings of the same row.
+/// precision, bias, accumulation) that will be run, each labelled with the first tensor that asks for
+/// it. query.format is null: who asks sets it to the row's format. Products that share an input may
+/// run in one call where a plugin supports that; the runner asks for it and can do without.
 ///
+/// @param audit       passed
 /// @param max_tokens  rows of the largest step
 [[nodiscard]] std::vector<plugin::QuantNeed> quant_needs(const ModelFile& file,
                                                          const AuditReport& audit,

@@ -14,6 +14,8 @@ namespace model {
 bool Runner::run(const StepPlan& plan) {
     CHECK(plan.num_tokens() <= limits_.max_tokens && plan.num_seqs() <= limits_.max_seqs);
     CHECK(static_cast<std::int32_t>(plan.logit_rows.size()) <= limits_.max_logit_rows);
+    CHECK(plan.block_table.size() <= b_->at.total - b_->at.block_table);
+    for (const std::int32_t length : plan.kv_len) CHECK(length <= limits_.max_kv_len);
     const std::int64_t T = plan.num_tokens();
     launcher_.begin();
     num_logit_rows_ = static_cast<std::int64_t>(plan.logit_rows.size());
@@ -44,6 +46,9 @@ assay_tensor Runner::logits() const {
 
 void Runner::upload(const StepPlan& plan) {
     const Buffers& b = *b_;
+    // A step that nobody waited for may still be reading what is overwritten here.
+    launcher_.wait("step inputs", inputs_read_);
+    if (launcher_.failed()) return;
     const auto put = [&](std::size_t offset, const std::vector<std::int32_t>& values) {
         std::copy(values.begin(), values.end(), b.host_input(offset));
     };
@@ -56,6 +61,7 @@ void Runner::upload(const StepPlan& plan) {
     put(b.at.logit_rows, plan.logit_rows);
     launcher_.copy_bytes("step inputs", b.inputs.data(), b.staging.data(),
                          (b.at.block_table + plan.block_table.size()) * sizeof(std::int32_t));
+    launcher_.record("step inputs", inputs_read_);
 }
 
 Runner::Part Runner::make_part(const StepPlan& plan, std::int32_t first, std::int32_t last,

@@ -2,10 +2,12 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "daemon/model/event.hpp"
 #include "daemon/model/hparams.hpp"
 #include "daemon/model/kv_cache.hpp"
 #include "daemon/model/launcher.hpp"
@@ -38,7 +40,8 @@ struct AttentionBackends {
 /// allocates nothing.
 class Runner {
 public:
-    /// Throws base::ConfigError when the device lacks an op that the model needs.
+    /// Throws base::ConfigError when the device lacks an op that the model needs, or its memory
+    /// does not suffice.
     Runner(const Hparams& hparams, const Weights& weights, const plugin::Device& device,
            const AttentionBackends& attention, const KvCache& cache, const plugin::Stream& stream,
            const RunnerLimits& limits);
@@ -69,9 +72,10 @@ private:
         assay_attn_batch batch{};
         void* plan = nullptr;
     };
-    /// Which gate/up pairs of a layer run fused with their activation.
+    /// What runs in one call in a layer, because one plugin says that it can.
     struct Fused {
-        bool dense = false, experts = false, shared = false;
+        bool dense = false, experts = false, shared = false;  ///< gate, up and their activation
+        bool qkv = false, a = false, index = false;  ///< products of one input: Q, K, V; q_a (or q), kv_a; indexer
     };
 
     // runner_setup.cpp
@@ -79,8 +83,8 @@ private:
     void size_workspaces();
     void choose_fusions();
     void require_ops() const;
-    [[nodiscard]] bool can_fuse_glu(const Weight& gate, const Weight& up, assay_quant_op op,
-                                    std::int64_t m) const;
+    [[nodiscard]] bool can_fuse(std::initializer_list<const Weight*> weights, assay_quant_op op,
+                                std::int64_t m, std::int32_t glu, bool bias = false) const;
 
     // runner.cpp
     void upload(const StepPlan& plan);
@@ -90,6 +94,7 @@ private:
     void embed(std::int64_t num_tokens);
     void rope_tables(std::int64_t num_tokens);
     void head(const StepPlan& plan);
+    [[nodiscard]] const Fused& fused() const { return fused_[static_cast<std::size_t>(layer_)]; }
     [[nodiscard]] const Weight& w(Role role) const { return weights_.layer(layer_, role); }
     void rmsnorm(const char* name, const assay_tensor& x, const Weight& weight, const assay_tensor& out);
     /// Where the last product of a block goes: the residual stream itself, or, where the architecture
@@ -126,6 +131,7 @@ private:
     std::int64_t num_logit_rows_ = 0;
     std::uint64_t attention_workspace_bytes_ = 0;
     Launcher launcher_;
+    Event inputs_read_;  // the device has copied the staging area
 };
 
 }  // namespace model

@@ -9,24 +9,18 @@
 namespace model {
 namespace {
 
-/// Largest workspace that the given products ask for.
+/// Largest workspace so far, with that of one call. Nothing for weights that the layer does not have.
 void grow(std::uint64_t& bytes, assay_quant_op op, std::initializer_list<const Weight*> weights,
           std::int64_t m) {
     const assay_weight* abi[ASSAY_MAX_FUSED] = {};
-    const plugin::Quant* quant = nullptr;
     std::int32_t count = 0;
-    const auto ask = [&] {
-        if (count > 0 && quant->api().workspace_bytes != nullptr)
-            bytes = std::max(bytes, quant->api().workspace_bytes(quant->self(), op, abi, count, m));
-        count = 0;
-    };
     for (const Weight* w : weights) {
-        if (!*w || w->quant == nullptr) continue;
-        if (quant != nullptr && quant != w->quant) ask();
-        quant = w->quant;
+        if (!*w) return;
         abi[count++] = &w->abi;
     }
-    ask();
+    const plugin::Quant& quant = *(*weights.begin())->quant;
+    if (quant.api().workspace_bytes == nullptr) return;
+    bytes = std::max(bytes, quant.api().workspace_bytes(quant.self(), op, abi, count, m));
 }
 
 }  // namespace
@@ -42,9 +36,10 @@ Runner::Runner(const Hparams& hparams, const Weights& weights, const plugin::Dev
       stream_{stream},
       limits_{limits},
       b_{std::make_unique<Buffers>()},
-      launcher_{device, stream.get()} {
-    require_ops();
+      launcher_{device, stream.get()},
+      inputs_read_{device, stream} {
     choose_fusions();
+    require_ops();
     allocate();
     size_workspaces();
     launcher_.set_workspace(b_->quant_workspace.data(), b_->quant_workspace.bytes());
@@ -58,6 +53,15 @@ void Runner::require_ops() const {
     if (h_.attn_class == ASSAY_ATTN_MLA_DSA) ops.insert(ops.end(), {ASSAY_OP_LAYERNORM, ASSAY_OP_SCALE});
     if (h_.num_experts > 0)
         ops.insert(ops.end(), {ASSAY_OP_ROUTER, ASSAY_OP_EXPERT_SORT, ASSAY_OP_EXPERT_COMBINE});
+    for (std::int64_t l = 0; l < h_.num_layers; ++l) {
+        const Fused& f = fused_[static_cast<std::size_t>(l)];
+        const auto unfused = [&](Role gate, bool is_fused) { return weights_.layer(l, gate) && !is_fused; };
+        if (unfused(Role::ffn_gate, f.dense) || unfused(Role::ffn_gate_exps, f.experts) ||
+            unfused(Role::ffn_gate_shexp, f.shared))
+            ops.push_back(ASSAY_OP_GLU);
+        if (weights_.layer(l, Role::post_attention_norm) || weights_.layer(l, Role::post_ffw_norm))
+            ops.push_back(ASSAY_OP_ADD);
+    }
     if (h_.embedding_scale != 1.0) ops.push_back(ASSAY_OP_SCALE);
     if (h_.final_logit_softcap != 0.0) ops.push_back(ASSAY_OP_SOFTCAP);
     for (const std::int32_t op : ops) {
@@ -68,34 +72,47 @@ void Runner::require_ops() const {
     }
 }
 
-bool Runner::can_fuse_glu(const Weight& gate, const Weight& up, assay_quant_op op, std::int64_t m) const {
-    if (!gate || gate.quant != up.quant) return false;
-    for (const Weight* weight : {&gate, &up}) {
+bool Runner::can_fuse(std::initializer_list<const Weight*> weights, assay_quant_op op, std::int64_t m,
+                      std::int32_t glu, bool bias) const {
+    const Weight& first = **weights.begin();
+    for (const Weight* weight : weights) {
+        if (!*weight || weight->quant != first.quant || weight->precise != first.precise) return false;
         assay_quant_query q{};
         q.size = sizeof q;
         q.op = op;
         q.format = weight->abi.format;
         q.x_dtype = q.y_dtype = ASSAY_F32;
-        q.num_weights = 2;
-        q.glu = h_.activation;
+        q.num_weights = static_cast<std::int32_t>(weights.size());
+        q.glu = glu;
+        q.flags = weight->precise ? ASSAY_MM_PRECISE : 0U;
+        q.bias = bias;
         q.m = m;
         q.n = weight->abi.rows;
         q.k = weight->abi.cols;
         q.experts = weight->abi.experts;
-        if (!gate.quant->unsupported_reason(q).empty()) return false;
+        if (!weight->quant->unsupported_reason(q).empty()) return false;
     }
     return true;
 }
 
 void Runner::choose_fusions() {
-    const std::int64_t slots = limits_.max_tokens * std::max<std::int64_t>(1, h_.num_experts_per_tok);
+    const std::int64_t T = limits_.max_tokens;
+    const std::int64_t slots = T * std::max<std::int64_t>(1, h_.num_experts_per_tok);
     for (std::int64_t l = 0; l < h_.num_layers; ++l) {
         layer_ = l;
-        fused_.push_back(
-            {can_fuse_glu(w(Role::ffn_gate), w(Role::ffn_up), ASSAY_Q_MATMUL, limits_.max_tokens),
-             can_fuse_glu(w(Role::ffn_gate_exps), w(Role::ffn_up_exps), ASSAY_Q_GROUPED, slots),
-             can_fuse_glu(w(Role::ffn_gate_shexp), w(Role::ffn_up_shexp), ASSAY_Q_MATMUL,
-                          limits_.max_tokens)});
+        const auto glu = [&](Role gate, Role up, assay_quant_op op, std::int64_t m) {
+            return can_fuse({&w(gate), &w(up)}, op, m, h_.activation);
+        };
+        Fused f;
+        f.dense = glu(Role::ffn_gate, Role::ffn_up, ASSAY_Q_MATMUL, T);
+        f.experts = glu(Role::ffn_gate_exps, Role::ffn_up_exps, ASSAY_Q_GROUPED, slots);
+        f.shared = glu(Role::ffn_gate_shexp, Role::ffn_up_shexp, ASSAY_Q_MATMUL, T);
+        const bool bias = w(Role::attn_q_bias) || w(Role::attn_k_bias) || w(Role::attn_v_bias);
+        f.qkv = can_fuse({&w(Role::attn_q), &w(Role::attn_k), &w(Role::attn_v)}, ASSAY_Q_MATMUL, T, 0, bias);
+        const Role query = h_.q_lora_rank > 0 ? Role::attn_q_a : Role::attn_q;
+        f.a = can_fuse({&w(query), &w(Role::attn_kv_a)}, ASSAY_Q_MATMUL, T, 0);
+        f.index = can_fuse({&w(Role::index_k), &w(Role::index_weights)}, ASSAY_Q_MATMUL, T, 0);
+        fused_.push_back(f);
     }
 }
 
@@ -130,7 +147,7 @@ void Runner::allocate() {
     const auto i32 = [&](std::uint64_t count) { return bytes(count * sizeof(std::int32_t)); };
 
     const auto seqs = static_cast<std::size_t>(limits_.max_seqs);
-    const auto block_size = cache_.block_size();
+    const std::int64_t block_size = cache_.block_size();
     const auto blocks = static_cast<std::size_t>((limits_.max_kv_len + block_size - 1) / block_size);
     auto& at = b.at;
     at.tokens = 0;
@@ -197,19 +214,26 @@ void Runner::size_workspaces() {
     const std::int64_t T = limits_.max_tokens;
     const std::int64_t slots = T * std::max<std::int64_t>(1, h_.num_experts_per_tok);
     std::uint64_t bytes = 0;
+    const auto matmul = [&](std::initializer_list<const Weight*> weights, std::int64_t m) {
+        grow(bytes, ASSAY_Q_MATMUL, weights, m);
+    };
     for (std::int64_t l = 0; l < h_.num_layers; ++l) {
         layer_ = l;
-        grow(bytes, ASSAY_Q_MATMUL, {&w(Role::attn_q), &w(Role::attn_k), &w(Role::attn_v)}, T);
-        grow(bytes, ASSAY_Q_MATMUL, {&w(Role::attn_q_a), &w(Role::attn_kv_a)}, T);
-        grow(bytes, ASSAY_Q_MATMUL, {&w(Role::index_k), &w(Role::index_weights)}, T);
-        grow(bytes, ASSAY_Q_MATMUL, {&w(Role::ffn_gate), &w(Role::ffn_up)}, T);
-        grow(bytes, ASSAY_Q_MATMUL, {&w(Role::ffn_gate_shexp), &w(Role::ffn_up_shexp)}, T);
-        grow(bytes, ASSAY_Q_GROUPED, {&w(Role::ffn_gate_exps), &w(Role::ffn_up_exps)}, slots);
-        grow(bytes, ASSAY_Q_GROUPED, {&w(Role::ffn_down_exps)}, slots);
+        if (fused().qkv) matmul({&w(Role::attn_q), &w(Role::attn_k), &w(Role::attn_v)}, T);
+        if (fused().a) matmul({&w(h_.q_lora_rank > 0 ? Role::attn_q_a : Role::attn_q), &w(Role::attn_kv_a)}, T);
+        if (fused().index) matmul({&w(Role::index_k), &w(Role::index_weights)}, T);
+        if (fused().dense) matmul({&w(Role::ffn_gate), &w(Role::ffn_up)}, T);
+        if (fused().shared) matmul({&w(Role::ffn_gate_shexp), &w(Role::ffn_up_shexp)}, T);
+        if (fused().experts) grow(bytes, ASSAY_Q_GROUPED, {&w(Role::ffn_gate_exps), &w(Role::ffn_up_exps)}, slots);
+        for (const Role role : {Role::ffn_gate_exps, Role::ffn_up_exps, Role::ffn_down_exps})
+            grow(bytes, ASSAY_Q_GROUPED, {&w(role)}, slots);
         for (const Role role : {Role::attn_k_b, Role::attn_v_b}) grow(bytes, ASSAY_Q_BATCHED, {&w(role)}, T);
-        for (const Role role : {Role::attn_q, Role::attn_kv_a, Role::attn_q_b, Role::index_q_b, Role::attn_output,
-                                Role::router, Role::ffn_down, Role::ffn_down_shexp})
-            grow(bytes, ASSAY_Q_MATMUL, {&w(role)}, T);
+        for (const Role role :
+             {Role::attn_q, Role::attn_k, Role::attn_v, Role::attn_q_a, Role::attn_kv_a, Role::attn_q_b,
+              Role::attn_output, Role::index_q_b, Role::index_k, Role::index_weights, Role::router,
+              Role::ffn_gate, Role::ffn_up, Role::ffn_down, Role::ffn_gate_shexp, Role::ffn_up_shexp,
+              Role::ffn_down_shexp})
+            matmul({&w(role)}, T);
     }
     grow(bytes, ASSAY_Q_MATMUL, {&weights_.whole(Role::output)}, limits_.max_logit_rows);
     b_->quant_workspace = device_.alloc(bytes);

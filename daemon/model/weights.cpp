@@ -1,6 +1,6 @@
 #include "daemon/model/weights.hpp"
 
-#include <cstring>
+#include <numeric>
 
 #include "cxx/plugin.hpp"
 #include "daemon/base/error.hpp"
@@ -33,19 +33,31 @@ struct Weights::Loader {
         w.abi.cols = dims[2];
     }
 
+    void read(const FileTensor& tensor, const plugin::Buffer& buffer) const {
+        if (buffer.bytes() != tensor.bytes)
+            throw base::ModelError{"tensor \"" + tensor.name + "\": expected " + std::to_string(buffer.bytes()) +
+                                   " bytes for " + shape_text(tensor.shape) + " " + tensor.format + ", found " +
+                                   std::to_string(tensor.bytes)};
+        if (device.host_visible()) return file.read(tensor, buffer.data());
+        const plugin::Buffer staging = device.alloc(tensor.bytes, ASSAY_SPACE_PINNED);
+        file.read(tensor, staging.data());
+        copy(buffer.data(), staging.data(), tensor.bytes);
+    }
+
+    /// Between host and device; done on return.
+    void copy(void* dst, const void* src, std::uint64_t bytes) const {
+        if (device.api().copy(device.self(), dst, src, bytes, stream.get()) != ASSAY_OK)
+            throw base::AssayError{"device plugin \"" + device.id() + "\": copying " + std::to_string(bytes) +
+                                   " bytes failed"};
+        stream.sync();
+    }
+
     /// Stored bytes where the device can read them.
     const void* place(const FileTensor& tensor) {
         if (device.host_visible())
             if (const void* mapped = file.map(tensor)) return mapped;
-        plugin::Buffer& buffer = out.buffers_.emplace_back(device.alloc(tensor.bytes));
-        if (device.host_visible()) {
-            file.read(tensor, buffer.data());
-        } else {
-            plugin::Buffer staging = device.alloc(tensor.bytes, ASSAY_SPACE_PINNED);
-            file.read(tensor, staging.data());
-            device.api().copy(device.self(), buffer.data(), staging.data(), tensor.bytes, stream.get());
-            stream.sync();
-        }
+        const plugin::Buffer& buffer = out.buffers_.emplace_back(device.alloc(tensor.bytes));
+        read(tensor, buffer);
         return buffer.data();
     }
 
@@ -66,15 +78,15 @@ struct Weights::Loader {
         const std::int64_t count = w.abi.rows * w.abi.cols;
         plugin::Buffer& buffer = out.buffers_.emplace_back(
             device.alloc(static_cast<std::uint64_t>(count) * sizeof(float)));
-        if (tensor.format == "f32" && device.host_visible()) {
-            file.read(tensor, buffer.data());
+        if (tensor.format == "f32") {
+            read(tensor, buffer);
         } else {
             load_matrix(w, tensor);
             const assay_tensor rows = sdk::make_tensor(buffer.data(), ASSAY_F32, w.abi.rows, w.abi.cols);
-            plugin::Buffer ids = device.alloc(static_cast<std::uint64_t>(w.abi.rows) * 4);
             std::vector<std::int32_t> host_ids(static_cast<std::size_t>(w.abi.rows));
-            for (std::size_t i = 0; i < host_ids.size(); ++i) host_ids[i] = static_cast<std::int32_t>(i);
-            device.api().copy(device.self(), ids.data(), host_ids.data(), ids.bytes(), stream.get());
+            std::iota(host_ids.begin(), host_ids.end(), 0);
+            const plugin::Buffer ids = device.alloc(host_ids.size() * sizeof(std::int32_t));
+            copy(ids.data(), host_ids.data(), ids.bytes());
             assay_error err = sdk::make_error();
             if (w.quant->api().rows(w.quant->self(), &w.abi, ids.as<std::int32_t>(), w.abi.rows, &rows,
                                     stream.get(), &err) != ASSAY_OK)
@@ -121,9 +133,11 @@ Weights::Weights(const ModelFile& file, const AuditReport& audit, const plugin::
             const auto role = static_cast<std::size_t>(spec.role);
             if (!spec.is_layer()) {
                 loader.load(whole_[role], spec, audit.map.whole[role], spec.use);
-                if (spec.role == Role::output && !whole_[role])  // tied
-                    loader.load(whole_[role], spec,
-                                audit.map.whole[static_cast<std::size_t>(Role::token_embd)], Use::matmul);
+                if (spec.role == Role::output && !whole_[role]) {  // tied: the same bytes
+                    whole_[role] = whole(Role::token_embd);
+                    whole_[role].precise = spec.precise;
+                    active_bytes_ += whole_[role].abi.data_bytes;
+                }
                 continue;
             }
             for (std::size_t l = 0; l < layers_.size(); ++l)
@@ -132,9 +146,7 @@ Weights::Weights(const ModelFile& file, const AuditReport& audit, const plugin::
     }
     if (const Weight& freqs = whole(Role::rope_freqs)) {
         rope_factors_.resize(static_cast<std::size_t>(freqs.abi.cols));
-        device.api().copy(device.self(), rope_factors_.data(), freqs.abi.data,
-                          rope_factors_.size() * sizeof(float), stream.get());
-        stream.sync();
+        loader.copy(rope_factors_.data(), freqs.abi.data, rope_factors_.size() * sizeof(float));
         for (const float f : rope_factors_)
             if (!(f > 0.0F))
                 throw base::ModelError{"tensor \"rope_freqs.weight\": expected positive divisors, found " +
