@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstdio>
-#include <cstring>
 #include <pthread.h>
 
 namespace plugin {
@@ -77,8 +76,8 @@ bool LogQueue::write(int level, std::string_view plugin, std::string_view text) 
     while (slot->text_bytes > 0 && slot->text_bytes < text.size() &&
            (static_cast<unsigned char>(text[slot->text_bytes]) & 0xc0) == 0x80)
         --slot->text_bytes;
-    std::memcpy(slot->id, plugin.data(), slot->id_bytes);
-    std::memcpy(slot->text, text.data(), slot->text_bytes);
+    std::copy_n(plugin.begin(), slot->id_bytes, slot->id);
+    std::copy_n(text.begin(), slot->text_bytes, slot->text);
     slot->turn.store(position + 1, std::memory_order_release);
     signal_.fetch_add(1);
     signal_.notify_one();

@@ -87,8 +87,11 @@ TEST(ElfReader, SaysWhatIsWrong) {
     EXPECT_EQ(facts_of_fixture("no-entry").problem,
               "exports no symbol assay_module_entry (0 others); not an assay plugin, or built "
               "without ASSAY_EXPORT");
-    EXPECT_EQ(facts_of_fixture("two-exports").problem.substr(0, 45),
-              "exports 2 symbols, want assay_module_entry al");
+    const ImageFacts two = facts_of_fixture("two-exports");
+    EXPECT_GE(two.num_exported, 2u);  // a sanitizer adds some of its own
+    EXPECT_TRUE(two.problem.starts_with("exports " + std::to_string(two.num_exported) +
+                                        " symbols, want assay_module_entry alone"))
+        << two.problem;
     EXPECT_EQ(
         facts_of_fixture("unknown-kind").problem,
         "offers unknown kinds alone (codec/1); this daemon knows loader/1, device/1, quant/1, "
