@@ -142,6 +142,7 @@ private:
     std::shared_ptr<HttpJob> job_;
     Clock::time_point received_{};
     Clock::time_point last_write_{};
+    std::uint64_t bytes_in_ = 0;
     std::uint64_t bytes_out_ = 0;
     bool is_reading_body_ = false;
     bool is_watching_ = false;
@@ -254,6 +255,7 @@ asio::awaitable<bool> HttpSession::serve_one() {
     request.method = view(header.method_string());
     request.path = path;
     request.body = std::move(parser.get().body());
+    bytes_in_ = request.body.size();
     request.log_id = log_id_;
     request.client = client_;
     request.received = received_;
@@ -317,6 +319,7 @@ void HttpSession::upgrade(Parser& parser) {
     upgrade.path = target.substr(0, target.find_first_of("?#"));
     upgrade.subprotocol = choose_subprotocol(view(header[http::field::sec_websocket_protocol]));
     is_upgraded_ = true;
+    stream_.cancel();  // a watch left over from an earlier request
     stream_.expires_never();
     start_ws_session(core_, sessions_, std::move(stream_), std::move(upgrade));
 }
@@ -519,7 +522,7 @@ void HttpSession::log(const Header& header, int status) {
     const std::string_view target = view(header.target());
     record.path = target.substr(0, target.find_first_of("?#"));
     record.status = status;
-    record.bytes_in = header.body().size();
+    record.bytes_in = std::exchange(bytes_in_, 0);
     record.bytes_out = std::exchange(bytes_out_, 0);
     record.duration = std::chrono::duration_cast<milliseconds>(Clock::now() - received_);
     core_.options.on_access(record);
