@@ -201,6 +201,7 @@ bool Sampler::score(std::vector<Sampled>& out, std::span<Sequence* const> sequen
         const std::int32_t wanted = std::min(sequences[i]->request.num_logprobs, top);
         for (std::int32_t t = 0; t < wanted; ++t) {
             const std::size_t at = r * num_top + static_cast<std::size_t>(t);
+            if (top_ids_[at] < 0) break;  // fewer finite logits than asked for
             entry.top.emplace_back(top_ids_[at], top_logprobs_[at]);
         }
         (scores_[r].is_prompt ? out[i].prompt_logprobs : out[i].logprobs).push_back(std::move(entry));
