@@ -5,17 +5,14 @@
 #include <utility>
 
 #include "daemon/base/error.hpp"
+#include "daemon/text/chat_request.hpp"
 #include "daemon/text/chat_template.hpp"
 #include "daemon/text/detokenizer.hpp"
 #include "daemon/text/stop_strings.hpp"
+#include "daemon/text/template_probe.hpp"
 
 namespace app {
 namespace {
-
-/// What chats of a model without a template are rendered with (ChatML).
-constexpr std::string_view kChatMl =
-    "{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content + "
-    "'<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 std::string read_file(const std::filesystem::path& path) {
     std::ifstream in{path, std::ios::binary};
@@ -52,14 +49,20 @@ private:
     bool include_stop_;
 };
 
+/// A template and what it wants of its messages, found out once.
+struct ChatTemplate {
+    std::string source;
+    text::TemplateTraits traits;
+};
+
 class Codec final : public server::TextCodec {
 public:
-    Codec(const text::Tokenizer& tokenizer, std::string default_template, std::string tool_template,
+    Codec(const text::Tokenizer& tokenizer, const base::Metadata& metadata, const std::string& override_source,
           text::TemplateWorker* worker)
-        : tokenizer_{tokenizer},
-          default_template_{std::move(default_template)},
-          tool_template_{std::move(tool_template)},
-          worker_{worker} {}
+        : tokenizer_{tokenizer}, worker_{worker} {
+        plain_ = load(text::choose_template(metadata, override_source, false));
+        with_tools_ = load(text::choose_template(metadata, override_source, true));
+    }
 
     base::Result<std::vector<std::int32_t>> encode(std::string_view text, bool add_special,
                                                    bool parse_special) const override {
@@ -68,33 +71,37 @@ public:
 
     server::RenderedChat render_chat(const boost::json::object& inputs) const override {
         if (worker_ == nullptr) return {base::Errc::template_failed, "this server renders no chat templates"};
-        std::string messages, tools;
+        const auto* tools = inputs.if_contains("tools");
+        const bool has_tools = tools != nullptr && tools->is_array() && !tools->get_array().empty();
+        const ChatTemplate& chosen = has_tools ? with_tools_ : plain_;
+        const auto* messages = inputs.if_contains("messages");
+        const std::string messages_json = boost::json::serialize(
+            text::adapt_messages(messages != nullptr && messages->is_array() ? messages->get_array()
+                                                                             : boost::json::array{},
+                                 chosen.traits));
+        const std::string tools_json = has_tools ? boost::json::serialize(*tools) : std::string{};
         boost::json::object extra;
         bool add_generation_prompt = true;
         for (const auto& [key, value] : inputs) {
-            if (key == "messages") messages = boost::json::serialize(value);
-            else if (key == "tools") tools = value.is_null() ? std::string{} : boost::json::serialize(value);
-            else if (key == "add_generation_prompt") add_generation_prompt = value.is_bool() && value.get_bool();
-            else extra.emplace(key, value);
+            if (key == "messages" || key == "tools") continue;
+            if (key == "add_generation_prompt")
+                add_generation_prompt = value.is_bool() && value.get_bool();
+            else
+                extra.emplace(key, value);
         }
         const std::string extra_json = extra.empty() ? std::string{} : boost::json::serialize(extra);
+
         text::RenderRequest request;
-        request.template_source = !tools.empty() && !tool_template_.empty() ? tool_template_ : default_template_;
-        request.messages_json = messages;
-        request.tools_json = tools;
+        request.template_source = chosen.source;
+        request.messages_json = messages_json;
+        request.tools_json = tools_json;
         request.extra_json = extra_json;
         request.bos_token = tokenizer_.bos_text();
         request.eos_token = tokenizer_.eos_text();
         request.add_generation_prompt = add_generation_prompt;
         text::RenderResult result = worker_->render(request);
         if (!result.is_ok()) return {result.error(), std::move(result.message)};
-        // Exactly one BOS, whether or not the template writes it: encode() adds its own.
-        const std::string_view bos = tokenizer_.bos_text();
-        if (tokenizer_.add_bos() && !bos.empty() && result.text.starts_with(bos)) result.text.erase(0, bos.size());
-        const std::string_view eos = tokenizer_.eos_text();
-        if (tokenizer_.add_eos() && !eos.empty() && result.text.ends_with(eos))
-            result.text.erase(result.text.size() - eos.size());
-        return {{}, std::move(result.text)};
+        return {{}, std::string{text::without_added_tokens(result.text, tokenizer_)}};
     }
 
     std::unique_ptr<server::TextStream> start(server::TextStreamOptions options) const override {
@@ -108,9 +115,17 @@ public:
     std::span<const std::int32_t> eog_ids() const override { return tokenizer_.eog_ids(); }
 
 private:
+    ChatTemplate load(const text::TemplateChoice& choice) const {
+        ChatTemplate loaded{std::string{choice.source}, {}};
+        if (worker_ != nullptr)
+            loaded.traits = text::probe_template(*worker_, loaded.source, tokenizer_.bos_text(),
+                                                 tokenizer_.eos_text());
+        return loaded;
+    }
+
     const text::Tokenizer& tokenizer_;
-    std::string default_template_, tool_template_;
     text::TemplateWorker* worker_;
+    ChatTemplate plain_, with_tools_;
 };
 
 }  // namespace
@@ -119,14 +134,8 @@ std::shared_ptr<const server::TextCodec> make_text_codec(const text::Tokenizer& 
                                                          const base::Metadata& metadata,
                                                          const std::filesystem::path& chat_template_file,
                                                          text::TemplateWorker* worker) {
-    std::string source{kChatMl}, tool_source;
-    if (!chat_template_file.empty()) {
-        source = read_file(chat_template_file);
-    } else {
-        if (const auto* found = metadata.find_string("tokenizer.chat_template")) source = *found;
-        if (const auto* found = metadata.find_string("tokenizer.chat_template.tool_use")) tool_source = *found;
-    }
-    return std::make_shared<Codec>(tokenizer, std::move(source), std::move(tool_source), worker);
+    const std::string source = chat_template_file.empty() ? std::string{} : read_file(chat_template_file);
+    return std::make_shared<Codec>(tokenizer, metadata, source, worker);
 }
 
 }  // namespace app
