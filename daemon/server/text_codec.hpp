@@ -38,7 +38,7 @@ struct TextStreamOptions {
 /// A chat prompt, or why there is none.
 struct RenderedChat {
     boost::system::error_code error;  ///< base::Errc::template_failed where the template refused
-    std::string text;                 ///< the prompt; with `error` a sentence for the client
+    std::string text;  ///< the prompt, without the BOS that encode() adds; with `error` a sentence for the client
 };
 
 /// Everything the server needs to know about a model's text. Implemented by daemon/app over

@@ -37,7 +37,8 @@ Parsed<Ids> encode_chat(const Model& model, ChatInputs inputs) {
     for (;;) {
         const RenderedChat chat = model.codec->render_chat(template_inputs(inputs));
         if (chat.error) return from_errc(base::Errc::template_failed, chat.text);
-        auto ids = model.codec->encode(chat.text, false, true);
+        // The codec took the BOS that a template writes: encode() gives each its one.
+        auto ids = model.codec->encode(chat.text, true, true);
         if (!ids) return encoding_failed(ids.error(), "input");
         if (ids->empty()) return invalid_value("input", "The conversation has no token.");
         if (ids->size() < context_length) return std::move(*ids);
