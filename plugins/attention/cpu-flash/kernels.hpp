@@ -25,9 +25,8 @@ struct State {
     float* sum;    // [rows, value_pad]
 };
 
-/// Rows of pages to be fetched into L2 while a tile is worked on: those that the next tile reads.
-/// Pages lie anywhere, and a head's rows in them are a page of the processor apart: without this,
-/// decode waits for each of them (README.md has the figures).
+/// Rows of pages to be fetched into L2 while a tile is worked on: some of those that the next tile
+/// reads. Pages lie anywhere, so the processor cannot guess them.
 struct Prefetch {
     const char* const* key = nullptr;    // [keys]
     const char* const* value = nullptr;  // [keys], or null

@@ -141,15 +141,18 @@ void load_rows(const Call& c, const Plane& plane, const std::int64_t* slot, std:
     }
 }
 
-/// Sets where the next tile of a unit reads: the same keys for the next head, or the next keys.
-Prefetch next_rows(const Call& c, const Plane& key, const Plane& value, const std::int64_t* slot,
-                   std::int64_t keys, std::int64_t head, const Scratch& s) {
-    for (std::int64_t k = 0; k < keys; ++k) {
-        s.next_key[k] = key.row(slot[k], head);
-        s.next_value[k] = value.row(slot[k], head);
+/// What head `i` of a unit fetches while it works on a tile: its share of the keys of the next
+/// tile, for all heads of the unit, whose rows lie side by side.
+Prefetch next_rows(const Unit& unit, const Plane& key, const Plane& value, bool has_values,
+                   const std::int64_t* slot, std::int64_t keys, std::int64_t i, const Scratch& s) {
+    const std::int64_t begin = keys * i / unit.num_kv_heads;
+    const std::int64_t end = keys * (i + 1) / unit.num_kv_heads;
+    for (std::int64_t k = begin; k < end; ++k) {
+        s.next_key[k - begin] = key.row(slot[k], unit.kv_head);
+        s.next_value[k - begin] = value.row(slot[k], unit.kv_head);
     }
-    return {s.next_key, c.layer.is_mla() ? nullptr : s.next_value, keys, key.head_bytes,
-            value.head_bytes};
+    return {s.next_key, has_values ? s.next_value : nullptr, end - begin,
+            unit.num_kv_heads * key.head_bytes, unit.num_kv_heads * value.head_bytes};
 }
 
 /// Which keys of the tile at `base` each row sees.
@@ -183,7 +186,7 @@ void attend_split(Call& c, const Unit& unit, const Block& block, const Sequence&
         if (first >= last) continue;
         load_slots(c, seq, span, base, first, last, slot);
         const std::int64_t num_next = std::clamp<std::int64_t>(span.end - base - kTile, 0, kTile);
-        if (first == 0) load_slots(c, seq, span, base + kTile, 0, num_next, next_slot);
+        load_slots(c, seq, span, base + kTile, 0, num_next, next_slot);
         load_bounds(c, unit, block, seq, span, base, s);
         for (std::int64_t i = 0; i < unit.num_kv_heads; ++i) {
             const std::int64_t head = unit.kv_head + i;
@@ -192,11 +195,8 @@ void attend_split(Call& c, const Unit& unit, const Block& block, const Sequence&
             for (std::int64_t k = last; k % 4 != 0; ++k) s.key[k] = s.key[last - 1];
             if (!c.layer.is_mla())
                 load_rows(c, value, slot, first, last, head, has_many_rows, s.value_tile, s.value);
-            Prefetch next;
-            if (first == 0 && i + 1 < unit.num_kv_heads)
-                next = next_rows(c, key, value, slot, last, head + 1, s);
-            else if (first == 0)
-                next = next_rows(c, key, value, next_slot, num_next, unit.kv_head, s);
+            const Prefetch next =
+                next_rows(unit, key, value, !c.layer.is_mla(), next_slot, num_next, i, s);
             const std::int64_t r = i * rows_of_head;
             c.in.kernels->attend(
                 {rows_of_head,

@@ -1,6 +1,6 @@
 // V: 16 floats in two registers. Included inside the tier's namespace; AVX2, FMA, F16C.
 
-constexpr int kRows = 1;  // 1 row x 4 keys in 8 registers: the 16 there are hold no more
+constexpr int kRows = 3;  // 3 rows x 4 keys in 12 registers of 16
 constexpr int kSumRows = 2;
 constexpr int kSumVectors = 2;
 
@@ -18,6 +18,21 @@ inline void store(float* p, V x) {
 inline V set1(float x) {
     return {_mm256_set1_ps(x), _mm256_set1_ps(x)};
 }
+using Part = __m256;
+constexpr int kParts = 2;
+inline Part zero_part() {
+    return _mm256_setzero_ps();
+}
+inline Part load_part(const float* p) {
+    return _mm256_loadu_ps(p);
+}
+inline Part fma_part(Part a, Part b, Part c) {
+    return _mm256_fmadd_ps(a, b, c);
+}
+inline V join(const Part* p) {
+    return {p[0], p[1]};
+}
+
 inline V add(V x, V y) {
     return {_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)};
 }

@@ -15,6 +15,21 @@ inline void store(float* p, V a) {
 inline V set1(float x) {
     return _mm512_set1_ps(x);
 }
+using Part = V;
+constexpr int kParts = 1;
+inline Part zero_part() {
+    return _mm512_setzero_ps();
+}
+inline Part load_part(const float* p) {
+    return _mm512_loadu_ps(p);
+}
+inline Part fma_part(Part a, Part b, Part c) {
+    return _mm512_fmadd_ps(a, b, c);
+}
+inline V join(const Part* p) {
+    return p[0];
+}
+
 inline V add(V a, V b) {
     return _mm512_add_ps(a, b);
 }

@@ -52,6 +52,21 @@ inline V magnitude(const V& x) {
 inline V with_sign(const V& x, const V& sign) {
     return each([&](int i) { return __builtin_copysignf(x.f[i], sign.f[i]); });
 }
+using Part = V;
+constexpr int kParts = 1;
+inline Part zero_part() {
+    return set1(0.0F);
+}
+inline Part load_part(const float* p) {
+    return load(p);
+}
+inline Part fma_part(const Part& a, const Part& b, const Part& c) {
+    return fma(a, b, c);
+}
+inline V join(const Part* p) {
+    return p[0];
+}
+
 /// 2^n for the integer n in the low bits of t.
 inline V power_of_two(const V& t) {
     return each([&](int i) {
