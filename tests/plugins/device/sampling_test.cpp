@@ -65,6 +65,14 @@ TEST_P(Sampling, EveryTokenHasItsIntervalMostLikelyFirst) {
         EXPECT_EQ(draw(logits, {1.0f, 1, 0, 0, uniform}), id) << uniform;
 }
 
+TEST_P(Sampling, AnIntervalIncludesItsBeginningAndNotItsEnd) {
+    const std::vector<float> equal(4, 1.5f);  // a quarter each, exactly
+    EXPECT_EQ(draw(equal, {1.0f, 1, 0, 0, 0.25f}), 1);
+    EXPECT_EQ(draw(equal, {1.0f, 1, 0, 0, 0.5f}), 2);
+    EXPECT_EQ(draw(equal, {1.0f, 1, 0, 0, 0.75f}), 3);
+    EXPECT_EQ(draw(equal, {1.0f, 0.5f, 0, 0, 0.9999f}), 1) << "two reach one half";
+}
+
 TEST_P(Sampling, CutsAreMadeInTheirOrder) {
     const std::vector<float> logits{std::log(2.0f), 0, std::log(4.0f), 0};
     const auto last = [&](float top_p, float min_p, std::int32_t top_k) {
