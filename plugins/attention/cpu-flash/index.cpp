@@ -73,7 +73,9 @@ void index(const Instance& in, const Layer& layer, const assay_attn_index_args& 
     const std::int64_t workers =
         stream.lanes != nullptr ? std::min<std::int64_t>(in.max_workers, stream.lanes->width) : 1;
     const std::int64_t stride = padded(in.limits.max_kv_len + kTile);
-    const std::int64_t chunks = (a.batch->max_kv_len + kIndexChunk - 1) / kIndexChunk;
+    const std::int32_t longest =
+        *std::max_element(a.batch->kv_len, a.batch->kv_len + a.batch->num_seqs);
+    const std::int64_t chunks = (longest + kIndexChunk - 1) / kIndexChunk;
 
     for (std::int64_t wave = first; wave < end; wave += w.index_wave) {
         const std::int64_t tokens = std::min(w.index_wave, end - wave);
