@@ -224,7 +224,7 @@ Logprobs logprobs(const CpuDevice& device, Matrix& logits, const std::vector<std
 
 TEST_P(Sampling, LogprobsAgreeWithTheirDefinition) {
     Rng rng{fresh_seed()};
-    for (const std::int64_t vocab : {1, 5, 64, 1003, 40000}) {
+    for (const std::int64_t vocab : {1, 5, 64, 1003, 20000}) {
         constexpr std::int64_t kRows = 3;
         constexpr std::int32_t kTop = 7;
         std::vector<float> values = normals(rng, kRows * vocab, 4.0f);
