@@ -8,7 +8,10 @@
 #include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <fstream>
+#include <iterator>
 #include <memory>
+#include <sstream>
 #include <thread>
 
 #include "daemon/app/logging.hpp"
@@ -29,6 +32,27 @@ namespace {
 
 using Phase = base::ServiceState::Phase;
 
+/// One key a line; a line is `secret` or `label secret`. Blank lines and lines that begin with # are
+/// skipped. Throws base::ConfigError naming file and line; never shows a secret.
+std::vector<server::ApiKey> read_api_keys(const std::filesystem::path& path) {
+    std::ifstream in{path};
+    if (!in) throw base::ConfigError{"server.api_keys_file: " + path.string() + " cannot be read"};
+    std::vector<server::ApiKey> keys;
+    std::string line;
+    for (int number = 1; std::getline(in, line); ++number) {
+        std::istringstream words{line};
+        std::vector<std::string> found{std::istream_iterator<std::string>{words}, {}};
+        if (found.empty() || found.front().front() == '#') continue;
+        if (found.size() > 2)
+            throw base::ConfigError{path.string() + ":" + std::to_string(number) +
+                                    ": expected a key, or a label and a key, found " +
+                                    std::to_string(found.size()) + " words"};
+        keys.push_back({found.size() == 2 ? found.front() : "key-" + std::to_string(number), found.back()});
+    }
+    if (keys.empty()) throw base::ConfigError{"server.api_keys_file: " + path.string() + " holds no key"};
+    return keys;
+}
+
 server::Options server_options(const config::Config& config) {
     server::Options o;
     o.address = config.server.listen.host;
@@ -41,6 +65,12 @@ server::Options server_options(const config::Config& config) {
     o.limits.head_timeout = config.server.read_timeout;
     o.limits.body_timeout = config.server.read_timeout;
     o.limits.default_max_output_tokens = config.sampling.max_tokens;
+    o.sampling.temperature = static_cast<float>(config.sampling.temperature);
+    o.sampling.top_p = static_cast<float>(config.sampling.top_p);
+    o.sampling.top_k = config.sampling.top_k;
+    o.sampling.min_p = static_cast<float>(config.sampling.min_p);
+    if (!config.server.api_keys_file.empty()) o.api_keys = read_api_keys(config.server.api_keys_file);
+    o.metrics = config.metrics.enabled;
     o.on_problem = [](std::string_view line) { log_warn(line); };
     return o;
 }
@@ -51,6 +81,7 @@ engine::SchedulerLimits scheduler_limits(const config::Config& config, const Sta
     limits.max_num_batched_tokens = stack.runner->limits().max_tokens;
     limits.max_logit_rows = stack.runner->limits().max_logit_rows;
     limits.max_waiting = config.scheduler.max_waiting;
+    limits.queue_timeout = config.scheduler.queue_timeout;
     limits.block_size = stack.cache->block_size();
     limits.context_length = stack.context_length();
     return limits;
@@ -177,6 +208,7 @@ int serve(const config::Config& config) {
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
 
     text::TemplateWorkerOptions worker_options;
+    worker_options.deadline = config.chat_template.timeout;
     worker_options.memory_bytes = static_cast<std::size_t>(config.chat_template.memory_bytes);
     worker_options.num_workers = static_cast<std::size_t>(config.chat_template.workers);
     text::TemplateWorker worker{worker_options};

@@ -25,7 +25,8 @@ Engine::Engine(const SchedulerLimits& limits, model::Runner& runner, Sampler& sa
       runner_{runner},
       sampler_{sampler},
       pool_{num_blocks},
-      scheduler_{limits, pool_} {
+      scheduler_{limits, pool_},
+      queue_timeout_{limits.queue_timeout} {
     metrics_.kv_block_size_tokens.set(limits.block_size);
     update_metrics();
 }
@@ -84,14 +85,22 @@ void Engine::expire() {
     now_ = base::Clock::now();
     if (now_ < next_expiry_check_) return;
     next_expiry_check_ = now_ + std::chrono::milliseconds{kIdleWaitMs};
+    expire_if(Errc::deadline, [this](const Sequence& s) { return s.request.deadline <= now_; });
+    expire_if(Errc::queue_full, [this](const Sequence& s) {
+        return !s.is_admitted && s.request.received + queue_timeout_ <= now_;
+    });
+    update_num_live();
+}
+
+template <class Condition>
+void Engine::expire_if(Errc error, Condition condition) {
     finished_.clear();
     for (const Sequence* s : scheduler_.live())
-        if (s->request.deadline <= now_) finished_.push_back(s->request.id);
+        if (condition(*s)) finished_.push_back(s->request.id);
     for (const base::RequestId id : finished_) {
         scheduler_.remove(id);
-        finish(id, FinishReason::error, Errc::deadline);
+        finish(id, FinishReason::error, error);
     }
-    update_num_live();
 }
 
 bool Engine::step() {

@@ -38,6 +38,8 @@ private:
     void receive();
     void accept(base::Request&& request);
     void expire();
+    template <class Condition>
+    void expire_if(base::Errc error, Condition condition);
     [[nodiscard]] bool step();
     void deliver();
     void deliver(Sequence& sequence, Sampled& sampled);
@@ -53,6 +55,7 @@ private:
     Sampler& sampler_;
     BlockPool pool_;
     Scheduler scheduler_;
+    std::chrono::milliseconds queue_timeout_;
     model::StepPlan plan_;
     std::vector<Sampled> sampled_;
     std::vector<Sequence*> step_sequences_;

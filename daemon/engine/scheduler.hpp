@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -19,6 +20,7 @@ struct SchedulerLimits {
     std::int32_t max_waiting = 256;             ///< sequences that wait, preempted ones included
     std::int32_t block_size = 32;               ///< tokens
     std::int32_t context_length = 0;            ///< tokens of one sequence, prompt and generated
+    std::chrono::milliseconds queue_timeout{60'000};  ///< a request not begun by then is refused
 };
 
 /// Decides which sequences run, and how many of their tokens, in the next step.

@@ -66,7 +66,8 @@ ParseContext Core::parse_context(const Model& model, bool is_http) const {
             .reject_hosted_tools = options.reject_hosted_tools,
             .is_http = is_http,
             .max_choices = options.limits.max_choices,
-            .max_prompts = options.limits.max_prompts};
+            .max_prompts = options.limits.max_prompts,
+            .sampling = options.sampling};
 }
 
 }  // namespace server

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "daemon/base/request.hpp"
+
 namespace server {
 
 using std::chrono::milliseconds;
@@ -70,12 +72,14 @@ struct Options {
     /// loopback names always may. "*": any.
     std::vector<std::string> allowed_hosts;
     bool key_in_subprotocol = false;  ///< honour openai-insecure-api-key.KEY of browsers
+    bool metrics = true;              ///< serve /metrics
     bool metrics_need_key = false;
     bool websocket = true;
     bool strict_parameters = false;   ///< unknown fields and duplicate keys are refused
     bool reject_hosted_tools = false; ///< tools that are not functions: refuse instead of drop
     bool store = false;               ///< responses outlive their connection (not available yet)
     Limits limits;
+    base::Sampling sampling;          ///< what a request gets for the fields it leaves out
     std::function<void(const AccessRecord&)> on_access;    ///< io thread
     /// Words for the operator's log, one line, request id first. io thread.
     std::function<void(std::string_view)> on_problem;

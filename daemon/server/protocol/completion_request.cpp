@@ -209,6 +209,7 @@ const Value* given(const json::object& body, std::string_view key) {
 Parsed<CompletionRequest> parse_completion_request(const json::object& body,
                                                    const ParseContext& context) {
     CompletionRequest request;
+    request.params.sampling = context.sampling;
     Reader reader;
     Ct target{request, context};
     if (!read_fields<Ct>(body, kCompletionFields, target, reader,
@@ -226,6 +227,7 @@ Parsed<CompletionRequest> parse_completion_request(const json::object& body,
 
 Parsed<ChatRequest> parse_chat_request(const json::object& body, const ParseContext& context) {
     ChatRequest request;
+    request.params.sampling = context.sampling;
     Reader reader;
     Cht target{request, context};
     if (!read_fields<Cht>(body, kChatFields, target, reader,

@@ -289,6 +289,7 @@ bool is_stream_id(std::string_view text) {
 Parsed<ResponseRequest> parse_response_request(const json::object& message,
                                                const ParseContext& context) {
     Request request;
+    request.params.sampling = context.sampling;
     Reader reader;
     const auto unknown = [&](std::string_view name, const Value& value) {
         if (read_generation_param(name, value, context.vocab_size, request.params, reader))

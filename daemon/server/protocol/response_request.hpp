@@ -19,6 +19,7 @@ struct ParseContext {
     bool is_http = false;              ///< no type, stream_id, generate; stream counts
     std::int32_t max_choices = 8;
     std::size_t max_prompts = 64;
+    base::Sampling sampling;           ///< for the fields that a request leaves out
 };
 
 /// A checked `response.create`, or the body of POST /v1/responses.

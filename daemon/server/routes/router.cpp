@@ -110,7 +110,7 @@ std::shared_ptr<HttpJob> serve_request(Core& core, Route route, HttpRequest requ
     const bool is_read = request.method == "GET" || request.method == "HEAD";
     const bool is_read_route = route == Route::healthz || route == Route::readyz ||
                                route == Route::metrics || route == Route::models;
-    if (route == Route::none) {
+    if (route == Route::none || (route == Route::metrics && !core.options.metrics)) {
         ApiError error = invalid_request("not_found", "", "There is nothing at this path.");
         error.status = 404;
         return answer(error_reply(error));
