@@ -36,8 +36,11 @@ void EngineLink::cancel(RequestId id) {
 }
 
 void EngineLink::drain_events(std::vector<TokenEvent>& out) {
+    // What is there now and no more: an engine that is faster than the io thread would otherwise
+    // keep it here for ever. A wake-up follows everything that is published later.
     TokenEvent event;
-    while (events_.pop(event)) out.push_back(std::move(event));
+    for (std::size_t n = events_.size(); n > 0 && events_.pop(event); --n)
+        out.push_back(std::move(event));
     if (!unsent_cancels_.empty()) {
         const RequestId id = unsent_cancels_.back();
         unsent_cancels_.pop_back();

@@ -38,6 +38,10 @@ public:
     [[nodiscard]] bool empty() const {
         return head_.load(std::memory_order_acquire) == tail_.load(std::memory_order_acquire);
     }
+    /// Items there are at this moment; at least so many can be popped. Consumer.
+    [[nodiscard]] std::size_t size() const {
+        return tail_.load(std::memory_order_acquire) - head_.load(std::memory_order_relaxed);
+    }
     [[nodiscard]] std::size_t capacity() const { return slots_.size(); }
 
 private:

@@ -101,6 +101,12 @@ struct Server::Impl {
 
 asio::awaitable<void> Server::Impl::accept() {
     const Limits& limits = core.options.limits;
+    const ApiError error = overloaded("Too many connections.");
+    const std::string body = error_body(error);
+    const std::string full =
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: " +
+        std::to_string(error.retry_after_seconds) +
+        "\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
     for (;;) {
         auto [ec, socket] = co_await acceptor.async_accept(kNoThrow);
         if (ec == asio::error::operation_aborted) co_return;
@@ -114,14 +120,9 @@ asio::awaitable<void> Server::Impl::accept() {
         const std::string address = ignored ? std::string{} : peer.address().to_string();
         if (sessions.size() >= limits.max_connections ||
             sessions.num_from(address) >= limits.max_connections_per_address) {
-            // Too many even to be answered one by one: a fixed text that fits the socket's buffer.
-            constexpr std::string_view kFull =
-                "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
-                "Retry-After: 2\r\nConnection: close\r\nContent-Length: 111\r\n\r\n"
-                R"({"error":{"message":"Too many connections.","type":"server_error","param":null,"code":"server_overloaded"}})"
-                "     ";
+            // Too many to be served one by one: an answer that fits the socket's buffer.
             socket.non_blocking(true, ignored);
-            socket.write_some(asio::buffer(kFull), ignored);
+            socket.write_some(asio::buffer(full), ignored);
             socket.shutdown(tcp::socket::shutdown_send, ignored);
             continue;
         }

@@ -34,6 +34,12 @@ Outbox::Serial HttpExchange::send(EventText event, std::string_view name) {
     return serial;
 }
 
+bool HttpExchange::merge(Outbox::Serial serial, std::string_view text) {
+    const bool is_merged = outbox_.merge(serial, text);
+    if (is_merged) wake_();
+    return is_merged;
+}
+
 void HttpExchange::finish() {
     is_finished_ = true;
     wake_();

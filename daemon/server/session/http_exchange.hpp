@@ -51,7 +51,8 @@ public:
     /// One `data:` event, with an `event:` line where a name is given. The first one begins the
     /// stream, after which reply() is no longer possible.
     Outbox::Serial send(EventText event, std::string_view name = {});
-    bool merge(Outbox::Serial serial, std::string_view text) { return outbox_.merge(serial, text); }
+    /// See Outbox::merge.
+    bool merge(Outbox::Serial serial, std::string_view text);
     /// The stream is complete.
     void finish();
 

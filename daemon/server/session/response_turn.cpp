@@ -33,7 +33,7 @@ ResponseTurn::ResponseTurn(Core& core, std::shared_ptr<const Model> model, Respo
     : core_{core},
       model_{std::move(model)},
       request_{std::move(request)},
-      context_{std::move(context)},
+      context_(std::move(context)),  // braces would make a list of this list
       sink_{sink},
       origin_{std::move(origin)},
       events_{request_, random_id("resp_"), random_id("msg_"), model_->card.fingerprint,
