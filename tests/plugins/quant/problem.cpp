@@ -24,7 +24,7 @@ constexpr QuantField kQuantFields[] = {
     {"q4_1", 4, 20}, {"q5_1", 4, 24}, {"q2_k", 16, 80}, {"q4_k", 16, 144}, {"q5_k", 16, 176}};
 
 std::vector<float> decode_without_q(const Weights& w) {
-    std::vector<std::uint8_t> bytes = w.bytes;
+    std::vector<std::uint8_t> bytes{w.bytes.data(), w.bytes.data() + w.bytes.size()};
     bool has_min = false;
     for (const QuantField& field : kQuantFields) {
         if (std::string_view{w.format->abi.id} != field.format) continue;

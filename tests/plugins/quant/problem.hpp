@@ -69,8 +69,8 @@ private:
     std::vector<std::unique_ptr<Weights>> weights_;
     std::vector<std::vector<float>> without_q_;  // decoded with all quants zero: what formats with
                                                  // a min add and take away again
-    std::vector<std::vector<float>> bias_;  // [experts, n]
-    Rows x_, x_quantized_;                  // as given; as the integer kernels see it
+    std::vector<std::vector<float>> bias_;       // [experts, n]
+    Rows x_, x_quantized_;                       // as given; as the integer kernels see it
     std::vector<std::int32_t> row_ids_, offset_;
     std::vector<float> residual_;
 };

@@ -12,6 +12,8 @@
 #include <dlfcn.h>
 #include <limits>
 #include <stdexcept>
+#include <sys/mman.h>
+#include <unistd.h>
 
 namespace quant_test {
 namespace {
@@ -106,11 +108,25 @@ Backend::~Backend() {
     image().destroy(self_);
 }
 
+GuardedBytes::GuardedBytes(std::size_t size) : size_{size} {
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    mapped_ = (size + page - 1) / page * page + page;
+    base_ = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base_ == MAP_FAILED) throw std::runtime_error{"mmap failed"};
+    std::uint8_t* end = static_cast<std::uint8_t*>(base_) + mapped_ - page;
+    if (mprotect(end, page, PROT_NONE) != 0) throw std::runtime_error{"mprotect failed"};
+    data_ = end - size;
+}
+
+GuardedBytes::~GuardedBytes() {
+    munmap(base_, mapped_);
+}
+
 Weights::Weights(const std::string& id, std::int64_t experts, std::int64_t rows, std::int64_t cols,
                  std::mt19937& rng)
-    : format{ggml::find_format(id)} {
+    : format{ggml::find_format(id)},
+      bytes{static_cast<std::size_t>(experts * rows * format->row_bytes(cols))} {
     const std::int64_t num_blocks = experts * rows * cols / format->abi.block_cols;
-    bytes.resize(static_cast<std::size_t>(num_blocks * format->abi.block_bytes));
     for (std::int64_t i = 0; i < num_blocks; ++i)
         fill_block(*format, bytes.data() + i * format->abi.block_bytes, rng);
     decoded.resize(static_cast<std::size_t>(experts * rows * cols));

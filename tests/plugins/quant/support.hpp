@@ -38,6 +38,24 @@ private:
     void* self_ = nullptr;
 };
 
+/// Bytes whose end is the end of a page that no readable one follows: a kernel that reads beyond
+/// them ends the program, in every build.
+class GuardedBytes {
+public:
+    explicit GuardedBytes(std::size_t size);
+    ~GuardedBytes();
+    GuardedBytes(const GuardedBytes&) = delete;
+    GuardedBytes& operator=(const GuardedBytes&) = delete;
+
+    [[nodiscard]] std::uint8_t* data() const noexcept { return data_; }
+    [[nodiscard]] std::size_t size() const noexcept { return size_; }
+
+private:
+    std::size_t size_, mapped_;
+    void* base_;
+    std::uint8_t* data_;
+};
+
 /// [experts, rows, cols] of random blocks: integers over their whole range, scales such that
 /// decoded values are around 1. Bytes behind the last block belong to another allocation.
 struct Weights {
@@ -46,7 +64,7 @@ struct Weights {
 
     const ggml::Format* format;
     assay_weight abi{};
-    std::vector<std::uint8_t> bytes;
+    GuardedBytes bytes;
     std::vector<float> decoded;  // [experts, rows, cols], by the format's definition
     [[nodiscard]] const float* row(std::int64_t e, std::int64_t r) const {
         return decoded.data() + (e * abi.rows + r) * abi.cols;
