@@ -19,7 +19,7 @@ struct Shape {
 };
 
 struct Instance {
-    std::int64_t page_tokens;
+    std::int64_t page_tokens = 0;
     std::vector<Shape> layers;
 };
 

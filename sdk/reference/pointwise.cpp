@@ -94,7 +94,7 @@ double glu(std::int32_t kind, double alpha, double limit, double gate, double up
         case ASSAY_GLU_SILU:
             return gate * sigmoid(gate) * up;
         case ASSAY_GLU_GELU_TANH: {
-            const double kSqrt2OverPi = 0.79788456080286535588;
+            constexpr double kSqrt2OverPi = 0.79788456080286535588;
             const double inner = kSqrt2OverPi * (gate + 0.044715 * gate * gate * gate);
             return 0.5 * gate * (1.0 + std::tanh(inner)) * up;
         }
@@ -136,7 +136,7 @@ void softmax(const float* x, double* out, std::int64_t n) {
 }
 
 void log_softmax(const float* x, double* out, std::int64_t n) {
-    const double kInf = std::numeric_limits<double>::infinity();
+    constexpr double kInf = std::numeric_limits<double>::infinity();
     double max = -kInf;
     for (std::int64_t i = 0; i < n; ++i)
         if (std::isfinite(x[i])) max = std::max(max, double{x[i]});

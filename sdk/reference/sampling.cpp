@@ -50,6 +50,7 @@ std::vector<Candidate> distribution(const float* logits, std::int64_t vocab_size
 
     const double max = logits[ids[0]];
     std::vector<Candidate> kept;
+    kept.reserve(ids.size());
     for (std::int32_t id : ids)
         kept.push_back({id, std::exp((logits[id] - max) / double{row.temperature})});
     if (row.top_k > 0 && static_cast<std::size_t>(row.top_k) < kept.size())

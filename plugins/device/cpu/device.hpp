@@ -12,6 +12,6 @@ struct Device {
 };
 
 /// The ops of every tier; `self` is a Device.
-extern const assay_ops kOps;
+extern const assay_ops cpu_ops;
 
 }  // namespace cpu

@@ -4,10 +4,10 @@
 #include <fstream>
 #include <limits>
 #include <sched.h>
-#include <unistd.h>
 #include <set>
 #include <sstream>
 #include <string_view>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 

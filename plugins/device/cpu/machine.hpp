@@ -8,10 +8,10 @@ namespace cpu {
 /// What the operating system says about the machine, seen from this process: its CPU affinity and
 /// its control group are limits like the hardware's own.
 struct Machine {
-    std::string model;          // "AMD EPYC 9654 96-Core Processor"
-    std::int32_t num_cores;     // physical cores this process may use; at least 1
-    std::uint64_t l2_bytes;     // of one core; 0 when the system does not say
-    std::uint64_t total_bytes;  // memory
+    std::string model;              // "AMD EPYC 9654 96-Core Processor"
+    std::int32_t num_cores = 1;     // physical cores this process may use; at least 1
+    std::uint64_t l2_bytes = 0;     // of one core; 0 when the system does not say
+    std::uint64_t total_bytes = 0;  // memory
 };
 
 [[nodiscard]] Machine describe_machine();

@@ -55,7 +55,7 @@ assay_status rope_table(void*, const std::int32_t* pos, std::int64_t num_tokens,
     if (num_tokens == 0) return ASSAY_OK;
     if (pos == nullptr || inv_freq == nullptr) return ASSAY_INVALID;
     const Rows<float> table{*cos_sin};
-    return for_rows(s, num_tokens, 2 * half_dims * kCostDouble, [&](std::int64_t t) {
+    return for_rows(s, num_tokens, 2 * kCostDouble * half_dims, [&](std::int64_t t) {
         float *cos = table[2 * t], *sin = table[2 * t + 1];
         for (std::int32_t i = 0; i < half_dims; ++i) {
             const double angle = pos[t] * inv_freq[i];
@@ -189,7 +189,7 @@ assay_status supports(void*, std::int32_t op, std::int32_t dtype, assay_error* w
 
 }  // namespace
 
-const assay_ops kOps = {
+const assay_ops cpu_ops = {
     .size = sizeof(assay_ops),
     .supports = supports,
     .copy = copy,

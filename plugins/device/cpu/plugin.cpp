@@ -14,6 +14,9 @@
 #include <cstring>
 #include <memory>
 #include <sys/mman.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 namespace cpu {
 namespace {
@@ -28,24 +31,31 @@ const Device& device(void* self) {
 
 // ---- opening ---------------------------------------------------------------------------------
 
+#if defined(__x86_64__)
+/// Conversions between f32 and f16: bit 29 of ecx of cpuid leaf 1.
+bool has_f16c() {
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx >> 29 & 1u) != 0;
+}
+#endif
+
 bool runs_here(const RowKernels& kernels) {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (&kernels == &kAvx512Kernels)
-        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-               __builtin_cpu_supports("f16c");
-    if (&kernels == &kAvx2Kernels)
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+    if (&kernels == &avx512_kernels)
+        return has_f16c() && __builtin_cpu_supports("avx512f") &&
+               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512vl");
+    if (&kernels == &avx2_kernels) return has_f16c() && __builtin_cpu_supports("avx2");
 #endif
-    return &kernels == &kBaselineKernels || &kernels == &kReferenceKernels;
+    return &kernels == &baseline_kernels || &kernels == &reference_kernels;
 }
 
 constexpr const RowKernels* kTiers[] = {  // best first
 #if defined(__x86_64__)
-    &kAvx512Kernels, &kAvx2Kernels,
+    &avx512_kernels, &avx2_kernels,
 #endif
-    &kBaselineKernels, &kReferenceKernels};
+    &baseline_kernels, &reference_kernels};
 
 const RowKernels& choose_tier(std::string_view wanted) {
     std::string known = "auto";
@@ -261,7 +271,7 @@ constexpr assay_device kDevice = {
     .capture_end = nullptr,
     .graph_launch = nullptr,
     .graph_destroy = nullptr,
-    .ops = &kOps,
+    .ops = &cpu_ops,
     .collectives = nullptr,
     .collectives_absent = "the cpu device serves one rank: its lanes already use the whole machine",
 };

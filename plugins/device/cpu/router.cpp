@@ -72,7 +72,7 @@ void limit_groups(const assay_router& r, bool has_bias, double* score, std::int6
 
 void route_row(const assay_router* r, const float* logits, const float* bias,
                std::int64_t num_experts, std::int32_t* ids, float* weights) {
-    double p[kMaxExperts], score[kMaxExperts];
+    double p[kMaxExperts] = {}, score[kMaxExperts] = {}, w[kMaxExperts];
     bool is_taken[kMaxExperts] = {};
     const std::int64_t top_k = r->top_k;
     gate(r->gating, logits, num_experts, p);
@@ -82,7 +82,6 @@ void route_row(const assay_router* r, const float* logits, const float* bias,
     }
     if (r->num_groups > 1) limit_groups(*r, bias != nullptr, score, num_experts);
 
-    double w[kMaxExperts];
     for (std::int64_t j = 0; j < top_k; ++j) {
         ids[j] = static_cast<std::int32_t>(take_best(score, is_taken, num_experts));
         w[j] = p[ids[j]];

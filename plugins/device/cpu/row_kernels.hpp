@@ -53,9 +53,9 @@ constexpr int64_t kMaxExperts = 1024;  // of one router call; router() keeps its
 void route_row(const assay_router* r, const float* logits, const float* bias, int64_t num_experts,
                int32_t* ids, float* weights);
 
-extern const RowKernels kReferenceKernels;  // the definitions of sdk/reference
-extern const RowKernels kBaselineKernels;   // what the compiler's default target has
-extern const RowKernels kAvx2Kernels;
-extern const RowKernels kAvx512Kernels;
+extern const RowKernels reference_kernels;  // the definitions of sdk/reference
+extern const RowKernels baseline_kernels;   // what the compiler's default target has
+extern const RowKernels avx2_kernels;
+extern const RowKernels avx512_kernels;
 
 }  // namespace cpu

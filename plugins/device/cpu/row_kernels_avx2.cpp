@@ -1,3 +1,3 @@
-#define CPU_KERNELS kAvx2Kernels
+#define CPU_KERNELS avx2_kernels
 #define CPU_TIER "avx2"
 #include "row_kernels.inc"

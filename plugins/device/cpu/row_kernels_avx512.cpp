@@ -1,3 +1,3 @@
-#define CPU_KERNELS kAvx512Kernels
+#define CPU_KERNELS avx512_kernels
 #define CPU_TIER "avx512"
 #include "row_kernels.inc"

@@ -1,3 +1,3 @@
-#define CPU_KERNELS kBaselineKernels
+#define CPU_KERNELS baseline_kernels
 #define CPU_TIER "baseline"
 #include "row_kernels.inc"

@@ -148,7 +148,7 @@ std::int32_t sample_row(const float* logits, std::int64_t n, const assay_sample_
 
 }  // namespace
 
-const RowKernels kReferenceKernels = {
+const RowKernels reference_kernels = {
     "reference",  rmsnorm_row,    layernorm_row,  rope_row,        glu_row,
     add_row,      scale_row,      hadamard_row,   softcap_row,     expert_combine_row,
     router_row,   f32_to_f16_row, f16_to_f32_row, f32_to_bf16_row, bf16_to_f32_row,

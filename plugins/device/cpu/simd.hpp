@@ -118,8 +118,8 @@ struct Reduced {  // x = n ln 2 + r
 /// Splits x, |x| < 128, with |r| <= ln 2 / 2. ln 2 is taken in two parts, of which the first has 15
 /// significant bits, so that n times it is exact.
 CPU_INLINE Reduced reduce_ln2(Vec x) {
-    const float kLog2E = 1.44269504f, kMagic = 12582912.f;  // 1.5 * 2^23: rounds to an integer
-    const float kLn2High = 0.693145751953125f, kLn2Low = 1.42860682e-6f;
+    constexpr float kLog2E = 1.44269504f, kMagic = 12582912.f;  // 1.5 * 2^23: rounds to an integer
+    constexpr float kLn2High = 0.693145751953125f, kLn2Low = 1.42860682e-6f;
     const Vec shifted = x * kLog2E + kMagic;
     const Vec n = shifted - kMagic;
     const Vec r = (x - n * kLn2High) - n * kLn2Low;
@@ -181,7 +181,7 @@ CPU_INLINE double sum(int64_t n, F f, Part f_part) {
         Sum16 acc;
         const int64_t end = n - i < 256 ? n : i + 256;
         for (; i + 16 <= end; i += 16)
-            for (int p = 0; p < Sum16::kParts; ++p) acc.part[p] += f(i + p * kWidth);
+            for (int p = 0; p < Sum16::kParts; ++p) acc.part[p] += f(i + int64_t{p} * kWidth);
         for (int p = 0; p < Sum16::kParts && i < end; ++p) {
             if (end - i >= kWidth) {
                 acc.part[p] += f(i);
