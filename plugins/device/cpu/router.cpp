@@ -72,7 +72,7 @@ void limit_groups(const assay_router& r, bool has_bias, double* score, std::int6
 
 void route_row(const assay_router* r, const float* logits, const float* bias,
                std::int64_t num_experts, std::int32_t* ids, float* weights) {
-    double p[kMaxExperts] = {}, score[kMaxExperts] = {}, w[kMaxExperts];
+    double p[kMaxExperts] = {}, score[kMaxExperts] = {}, w[kMaxExperts] = {};
     bool is_taken[kMaxExperts] = {};
     const std::int64_t top_k = r->top_k;
     gate(r->gating, logits, num_experts, p);
