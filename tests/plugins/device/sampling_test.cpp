@@ -152,7 +152,7 @@ TEST_P(Sampling, AgreesWithItsDefinition) {
     EXPECT_LE(num_borders, 3);
 }
 
-// 400,000 draws against the distribution: with 19 degrees of freedom a chi-square above 60 comes by
+// 20,000 draws against the distribution: with 19 degrees of freedom a chi-square above 60 comes by
 // chance less than once in 10^5 runs, and the uniforms are fixed besides.
 TEST_P(Sampling, DrawsFollowTheDistribution) {
     Rng rng{20250807};
