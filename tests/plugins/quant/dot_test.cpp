@@ -18,7 +18,7 @@ std::vector<T> read_array(const std::string& name) {
     std::ifstream file{std::string{ASSAY_TEST_DATA} + "/quants/" + name, std::ios::binary};
     const std::vector<char> bytes{std::istreambuf_iterator<char>{file}, {}};
     std::vector<T> values(bytes.size() / sizeof(T));
-    std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+    if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
     return values;
 }
 
