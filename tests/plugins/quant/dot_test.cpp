@@ -124,9 +124,10 @@ TEST(QuantDot, QuantizedActivationsLoseNoMoreThanTheFormatsOwnDo) {
                 theirs +=
                     std::pow((golden.dots[static_cast<std::size_t>(2 * r + 1)] - exact) / scale, 2);
             }
-            // Two 8-bit quantizers of the same scope differ by chance: 8 rows say no more than a
-            // factor.
-            EXPECT_LE(ours, theirs * (golden.num_rows >= 64 ? 1.1 : 1.7));
+            // llama.cpp has one scale per 256 elements of x for blocks of 256, where ours are
+            // finer: 0.6 of the error or less was seen. Otherwise both are alike and differ by
+            // chance: 8 rows say no more than a factor.
+            EXPECT_LE(ours, theirs * (golden.num_rows >= 64 ? 0.5 : 1.7));
         }
     }
 }
