@@ -27,6 +27,9 @@ Engine::Engine(const SchedulerLimits& limits, model::Runner& runner, Sampler& sa
       pool_{num_blocks},
       scheduler_{limits, pool_},
       queue_timeout_{limits.queue_timeout} {
+    plan_.reserve(limits.max_num_batched_tokens, limits.max_num_seqs,
+                  (scheduler_.max_sequence_tokens() + limits.block_size - 1) / limits.block_size,
+                  limits.max_logit_rows);
     metrics_.kv_block_size_tokens.set(limits.block_size);
     update_metrics();
 }
