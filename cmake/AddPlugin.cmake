@@ -6,6 +6,8 @@ function(add_plugin name)
     string(REPLACE "-" "_" target plugin_${arg_KIND}_${name})
     add_library(${target} MODULE ${arg_SOURCES})
     target_link_libraries(${target} PRIVATE sdk::cxx project_options ${arg_LIBRARIES})
+    # The daemon is waiting and copying, for which -O2 is enough and builds faster; here are the loops.
+    target_compile_options(${target} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O3>)
     set_target_properties(${target} PROPERTIES
         PREFIX "" OUTPUT_NAME ${name}
         LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/plugins/${arg_KIND}
