@@ -71,6 +71,11 @@ Need need_of(When when, const Hparams& h, std::int64_t layer) {
     }
 }
 
+std::uint32_t precision_flags(const TensorSpec& spec, const Hparams& h) {
+    if (spec.precise) return ASSAY_MM_PRECISE;
+    return h.num_experts > 0 || h.attn_class == ASSAY_ATTN_MLA_DSA ? ASSAY_MM_FINE : 0U;
+}
+
 std::string tensor_name(const TensorSpec& spec, std::int64_t layer) {
     std::string name = spec.gguf;
     if (const auto at = name.find("{}"); at != std::string::npos)

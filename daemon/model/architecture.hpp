@@ -95,6 +95,9 @@ struct Architecture {
 [[nodiscard]] std::int64_t size_of(Dim dim, const Hparams& hparams);
 /// Whether `when` holds for `layer` (of block_count, NextN included; ignored for whole-model rows).
 [[nodiscard]] Need need_of(When when, const Hparams& hparams, std::int64_t layer);
+/// How exactly a product with this tensor reads its input, as ASSAY_MM_* flags: PRECISE where the
+/// product makes a choice, FINE elsewhere in models that make any (of experts, of index positions).
+[[nodiscard]] std::uint32_t precision_flags(const TensorSpec& spec, const Hparams& hparams);
 /// "blk.3.attn_q.weight".
 [[nodiscard]] std::string tensor_name(const TensorSpec& spec, std::int64_t layer);
 /// "[4096, 1024]", outermost first.

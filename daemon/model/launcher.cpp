@@ -39,7 +39,7 @@ void Launcher::matmul(const char* op, const assay_tensor& x, std::initializer_li
         args.w[args.num_weights] = &p.weight->abi;
         args.y[args.num_weights] = p.y;
         args.bias[args.num_weights] = p.bias != nullptr && *p.bias ? p.bias->vector() : assay_tensor{};
-        args.flags = flags | (p.weight->precise ? ASSAY_MM_PRECISE : 0U);
+        args.flags = flags | p.weight->precision;
         ++args.num_weights;
         if (joint && args.num_weights < static_cast<std::int32_t>(products.size())) continue;
         run_matmul(op, ASSAY_Q_MATMUL, args, *p.weight->quant);
@@ -59,6 +59,7 @@ void Launcher::matmul_glu(const char* op_name, const Glu& glu, bool fused, const
     }
     assay_matmul args = arguments(x);
     args.num_weights = 2;
+    args.flags = gate.precision;
     args.w[0] = &gate.abi;
     args.w[1] = &up.abi;
     args.y[0] = y;
@@ -71,6 +72,7 @@ void Launcher::matmul_glu(const char* op_name, const Glu& glu, bool fused, const
 void Launcher::batched(const char* op, const assay_tensor& x, const Weight& w, const assay_tensor& y) {
     assay_matmul args = arguments(x);
     args.num_weights = 1;
+    args.flags = w.precision;
     args.w[0] = &w.abi;
     args.y[0] = y;
     run_matmul(op, ASSAY_Q_BATCHED, args, *w.quant);
@@ -80,6 +82,7 @@ void Launcher::grouped(const char* op, const Groups& groups, const assay_tensor&
                        const assay_tensor& y) {
     assay_matmul args = arguments(x);
     args.num_weights = 1;
+    args.flags = w.precision;
     args.w[0] = &w.abi;
     args.y[0] = y;
     args.row_ids = groups.row_ids;
@@ -103,6 +106,7 @@ void Launcher::grouped_glu(const char* op_name, const Glu& glu, bool fused, cons
     }
     assay_matmul args = arguments(x);
     args.num_weights = 2;
+    args.flags = gate.precision;
     args.w[0] = &gate.abi;
     args.w[1] = &up.abi;
     args.y[0] = y;

@@ -39,7 +39,7 @@ public:
         q.x_dtype = ASSAY_F32;
         q.y_dtype = ASSAY_F32;
         q.num_weights = 1;
-        q.flags = (spec.precise ? ASSAY_MM_PRECISE : 0U) | (accumulates(spec.role, roles) ? ASSAY_MM_ACCUMULATE : 0U);
+        q.flags = precision_flags(spec, hparams_) | (accumulates(spec.role, roles) ? ASSAY_MM_ACCUMULATE : 0U);
         q.bias = has_bias(spec.role, roles);
         const std::vector<std::int64_t> shape = logical_shape(spec, tensor);
         q.k = shape.back();
@@ -50,7 +50,7 @@ public:
             if (need.format == tensor.format && same(need.query, q)) return;
         needs.push_back({tensor.name + " " + tensor.format + ", " + op_word(q.op) + ", m <= " +
                              std::to_string(q.m) + ", n " + std::to_string(q.n) + ", k " +
-                             std::to_string(q.k) + (spec.precise ? ", precise" : "") +
+                             std::to_string(q.k) + ((q.flags & ASSAY_MM_PRECISE) != 0 ? ", precise" : (q.flags & ASSAY_MM_FINE) != 0 ? ", fine" : "") +
                              ((q.flags & ASSAY_MM_ACCUMULATE) != 0 ? ", accumulating" : "") +
                              (q.bias ? ", with bias" : ""),
                          tensor.format, q});

@@ -76,7 +76,7 @@ bool Runner::can_fuse(std::initializer_list<const Weight*> weights, assay_quant_
                       std::int32_t glu, bool bias) const {
     const Weight& first = **weights.begin();
     for (const Weight* weight : weights) {
-        if (!*weight || weight->quant != first.quant || weight->precise != first.precise) return false;
+        if (!*weight || weight->quant != first.quant || weight->precision != first.precision) return false;
         assay_quant_query q{};
         q.size = sizeof q;
         q.op = op;
@@ -84,7 +84,7 @@ bool Runner::can_fuse(std::initializer_list<const Weight*> weights, assay_quant_
         q.x_dtype = q.y_dtype = ASSAY_F32;
         q.num_weights = static_cast<std::int32_t>(weights.size());
         q.glu = glu;
-        q.flags = weight->precise ? ASSAY_MM_PRECISE : 0U;
+        q.flags = weight->precision;
         q.bias = bias;
         q.m = m;
         q.n = weight->abi.rows;

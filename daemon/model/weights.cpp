@@ -105,7 +105,7 @@ struct Weights::Loader {
         const FileTensor& tensor = file.tensors()[static_cast<std::size_t>(index)];
         w.abi.size = sizeof w.abi;
         w.tensor = &tensor;
-        w.precise = spec.precise;
+        w.precision = precision_flags(spec, hparams);
         set_shape(w, spec);
         if (use == Use::vector)
             load_vector(w, tensor);
@@ -135,7 +135,7 @@ Weights::Weights(const ModelFile& file, const AuditReport& audit, const plugin::
                 loader.load(whole_[role], spec, audit.map.whole[role], spec.use);
                 if (spec.role == Role::output && !whole_[role]) {  // tied: the same bytes
                     whole_[role] = whole(Role::token_embd);
-                    whole_[role].precise = spec.precise;
+                    whole_[role].precision = precision_flags(spec, audit.hparams);
                     active_bytes_ += whole_[role].abi.data_bytes;
                 }
                 continue;

@@ -18,7 +18,7 @@ struct Weight {
     assay_weight abi{};                    ///< data null: the model does not have it
     const plugin::Quant* quant = nullptr;  ///< who multiplies by it; null for vectors
     const FileTensor* tensor = nullptr;    ///< where it came from
-    bool precise = false;
+    std::uint32_t precision = 0;           ///< precision_flags() of its products
 
     explicit operator bool() const { return abi.data != nullptr; }
     /// Vectors are f32 on the device.

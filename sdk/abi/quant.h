@@ -43,6 +43,8 @@ typedef enum assay_glu { /* y = act(gate) * up; gate is w[0], up is w[1] */
 #define ASSAY_MM_ACCUMULATE 1u /* y += product (residual); otherwise y is overwritten */
 #define ASSAY_MM_PRECISE 2u    /* x is not rounded below f32 and accumulation is f32 or better: for
                                   routers and indexers, whose choices flip */
+#define ASSAY_MM_FINE 4u       /* x keeps at least 14 bits where the plugin rounds it: for models in
+                                  which later choices of experts or index positions hang on it */
 
 #define ASSAY_LAYOUT_STORED "stored" /* the bytes of the model file */
 

@@ -65,7 +65,7 @@ assay_status check_weights(const assay_matmul& a, assay_error* err) noexcept {
         return sdk::fail(err, ASSAY_UNSUPPORTED, "glu %d is unknown", a.glu);
     if (a.glu != ASSAY_GLU_NONE && (a.num_weights != 2 || a.w[0]->rows != a.w[1]->rows))
         return sdk::fail(err, ASSAY_INVALID, "glu needs two weights with equal rows");
-    if ((a.flags & ~(ASSAY_MM_ACCUMULATE | ASSAY_MM_PRECISE)) != 0)
+    if ((a.flags & ~(ASSAY_MM_ACCUMULATE | ASSAY_MM_PRECISE | ASSAY_MM_FINE)) != 0)
         return sdk::fail(err, ASSAY_UNSUPPORTED, "flags 0x%x: unknown bits", a.flags);
     return ASSAY_OK;
 }

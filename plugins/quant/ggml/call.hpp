@@ -43,6 +43,11 @@ struct Call {
     const Format* format[ASSAY_MAX_FUSED];
     const WeightKernel* kernel[ASSAY_MAX_FUSED];
 
+    /// Rows of quantized x that a row of x becomes: with ASSAY_MM_FINE a second one holds what the
+    /// first one's rounding left, and the products of both are added.
+    [[nodiscard]] int num_planes() const noexcept {
+        return (args->flags & ASSAY_MM_FINE) != 0 ? kMaxPlanes : 1;
+    }
     [[nodiscard]] bool is_glu() const noexcept { return args->glu != ASSAY_GLU_NONE; }
     /// Products with a y of their own.
     [[nodiscard]] int num_outputs() const noexcept { return is_glu() ? 1 : args->num_weights; }

@@ -16,6 +16,9 @@ inline constexpr int kTileTokens = 16;
 /// Integer kernels work on groups of 32 or 16 elements with one scale, in runs of 256 elements.
 inline constexpr int kRunCols = 256;
 
+/// Rows of 8-bit activations that stand for one row of x: the rounded one, and what rounding left.
+inline constexpr int kMaxPlanes = 2;
+
 /// Scales and sums of the quantized activations of one run, by groups of 32 elements.
 struct alignas(32) Groups32 {
     float scale[8];              // x ~= scale * q
@@ -51,7 +54,8 @@ struct QuantizedX {
     std::int64_t num_runs;    // ceil(k / 256)
     std::int64_t run_bytes;   // of a record
     std::int64_t at32, at16;  // offsets of the groups in it; 0 where there are none
-    std::uint8_t* data;       // [rows, num_runs, run_bytes], 64-byte aligned
+    int num_planes;           // rows of it for each row of x: 1, or kMaxPlanes
+    std::uint8_t* data;       // [rows, num_planes, num_runs, run_bytes], 64-byte aligned
 
     /// Inlined always, as the tiers must not share code (README.md).
     [[nodiscard, gnu::always_inline]] inline std::int64_t row_bytes() const noexcept {
@@ -82,7 +86,7 @@ struct TileArgs {
     std::int64_t row_bytes, k;
     int num_rows, num_tokens;
     const float* x[kTileTokens];        // [num_tokens] rows of [k]
-    std::int64_t x_index[kTileTokens];  // [num_tokens] rows of quantized
+    std::int64_t x_index[kTileTokens];  // [num_tokens] rows of quantized, planes counted
     const QuantizedX* quantized;        // null for kernels that read x as f32
     void* out;                          // [num_tokens, kTileRows], of the tier's sum type
 };

@@ -45,18 +45,19 @@ struct Layout {
 };
 
 Layout lay_out(void* base, const Tier& tier, const Needs& needs, std::int64_t k, std::int64_t num_x,
-               std::int64_t num_experts) {
+               int num_planes, std::int64_t num_experts) {
     Scratch scratch{base};
     Layout l{};
     l.active = scratch.take<std::int32_t>(num_experts);
     l.x.num_runs = (k + kRunCols - 1) / kRunCols;
+    l.x.num_planes = num_planes;
     if (needs.has_groups32 || needs.has_groups16) {
         l.x.run_bytes = kRunCols;
         if (needs.has_groups32)
             l.x.at32 = std::exchange(l.x.run_bytes, l.x.run_bytes + std::int64_t{sizeof(Groups32)});
         if (needs.has_groups16)
             l.x.at16 = std::exchange(l.x.run_bytes, l.x.run_bytes + std::int64_t{sizeof(Groups16)});
-        l.x.data = scratch.take<std::uint8_t>(num_x * l.x.row_bytes());
+        l.x.data = scratch.take<std::uint8_t>(num_x * num_planes * l.x.row_bytes());
     }
     l.shared_bytes = scratch.used();
     for (int part = 0; part < 2; ++part) {
@@ -92,6 +93,16 @@ Slot slot_at(const Layout& l, std::int64_t index) {
     return slot;
 }
 
+/// Adds the products of the planes of each token: [tokens * planes, kTileRows] to [tokens,
+/// kTileRows].
+void add_planes(float* product, int num_tokens) {
+    for (int t = 0; t < num_tokens; ++t) {
+        const float* pair = product + t * kMaxPlanes * kTileRows;
+        for (int r = 0; r < kTileRows; ++r)
+            product[t * kTileRows + r] = pair[r] + pair[kTileRows + r];
+    }
+}
+
 /// One stack of kTileRows weight rows against all its tokens.
 /// @param i  the output, and the weight unless it is a glu, which reads weights 0 and 1
 void run_tile_rows(const Work& work, const Slot& slot, int i, std::int64_t e, std::int64_t row,
@@ -102,11 +113,13 @@ void run_tile_rows(const Work& work, const Slot& slot, int i, std::int64_t e, st
 
     TileArgs tile[2];
     bool is_direct[2];
+    int planes[2];  // of x, as this weight's kernel reads it
     for (int part = 0; part < num_parts; ++part) {
         const int weight = i + part;
         const WeightKernel& kernel = *call.kernel[weight];
         const std::int64_t row_bytes = call.format[weight]->row_bytes(call.k);
-        is_direct[part] = slots.count <= kernel.max_direct_tokens;
+        planes[part] = kernel.group == 0 ? 1 : call.num_planes();
+        is_direct[part] = slots.count * planes[part] <= kernel.max_direct_tokens;
         tile[part].rows = call.w(weight, e, row);
         tile[part].panel = slot.panel[part];
         tile[part].row_bytes = row_bytes;
@@ -130,21 +143,26 @@ void run_tile_rows(const Work& work, const Slot& slot, int i, std::int64_t e, st
         out.bias[part] = call.bias(i + part, e, row);
     }
 
-    for (std::int64_t t0 = 0; t0 < slots.count; t0 += kTileTokens) {
-        out.num_tokens = static_cast<int>(std::min<std::int64_t>(kTileTokens, slots.count - t0));
+    const int step = kTileTokens / call.num_planes();
+    for (std::int64_t t0 = 0; t0 < slots.count; t0 += step) {
+        out.num_tokens = static_cast<int>(std::min<std::int64_t>(step, slots.count - t0));
         for (int t = 0; t < out.num_tokens; ++t) {
             const std::int64_t s = slots.first + t0 + t;
             const std::int64_t x_row = call.x_row(s, e);
             for (int part = 0; part < num_parts; ++part) {
                 tile[part].x[t] = call.x(x_row);
-                tile[part].x_index[t] = work.is_indexed_by_slot ? s : x_row;
+                const std::int64_t index = work.is_indexed_by_slot ? s : x_row;
+                for (int p = 0; p < planes[part]; ++p)
+                    tile[part].x_index[t * planes[part] + p] = index * planes[part] + p;
             }
             out.y[t] = call.y(i, s, e) + row;
         }
         for (int part = 0; part < num_parts; ++part) {
             const WeightKernel& kernel = *call.kernel[i + part];
-            tile[part].num_tokens = out.num_tokens;
+            tile[part].num_tokens = out.num_tokens * planes[part];
             (is_direct[part] ? kernel.tile_direct : kernel.tile_panel)(tile[part]);
+            if (planes[part] > 1)
+                add_planes(reinterpret_cast<float*>(slot.product[part]), out.num_tokens);
         }
         work.tier.epilogue(out);
     }
@@ -206,7 +224,7 @@ std::uint64_t workspace_bytes(const Tier& tier, std::uint32_t num_lanes, std::in
                 add_panel(needs, *tier.kernel(*format, precise), part, w[i]->cols);
     }
     const std::int64_t num_x = op == ASSAY_Q_BATCHED ? max_m * w[0]->experts : max_m;
-    const Layout l = lay_out(nullptr, tier, needs, w[0]->cols, num_x, w[0]->experts);
+    const Layout l = lay_out(nullptr, tier, needs, w[0]->cols, num_x, kMaxPlanes, w[0]->experts);
     return l.shared_bytes + l.slot_bytes * num_lanes;
 }
 
@@ -219,8 +237,9 @@ assay_status run_matmul(const Tier& tier, std::int32_t op, const assay_matmul& a
     // Grouped calls with more rows of x than slots quantize what the slots read.
     const bool by_slot = op == ASSAY_Q_GROUPED && call.num_x_rows > call.num_slots;
     const Needs needs = needs_of(call);
-    const Layout layout = lay_out(args.workspace, tier, needs, call.k,
-                                  by_slot ? call.num_slots : call.num_x_rows, call.num_experts);
+    const Layout layout =
+        lay_out(args.workspace, tier, needs, call.k, by_slot ? call.num_slots : call.num_x_rows,
+                call.num_planes(), call.num_experts);
     const std::uint64_t smallest = layout.shared_bytes + layout.slot_bytes;
     if (args.workspace == nullptr || args.workspace_bytes < smallest ||
         reinterpret_cast<std::uintptr_t>(args.workspace) % 64 != 0)

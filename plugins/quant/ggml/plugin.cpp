@@ -71,7 +71,8 @@ const char* refusal(const assay_quant_query& q, char* why, std::size_t room) {
     if (q.glu != ASSAY_GLU_NONE && q.num_weights != 2) return "glu needs two weights";
     if (q.glu != ASSAY_GLU_NONE && q.op == ASSAY_Q_BATCHED) return "batched products have no glu";
     if (q.bias && q.op == ASSAY_Q_BATCHED) return "batched products have no bias";
-    if ((q.flags & ~(ASSAY_MM_ACCUMULATE | ASSAY_MM_PRECISE)) != 0) return "flags: unknown bits";
+    if ((q.flags & ~(ASSAY_MM_ACCUMULATE | ASSAY_MM_PRECISE | ASSAY_MM_FINE)) != 0)
+        return "flags: unknown bits";
     if (q.op == ASSAY_Q_MATMUL && q.experts > 1)
         return "matmul: a weight with experts; use grouped or batched";
     return nullptr;

@@ -30,7 +30,7 @@ TEST(QuantInvariance, ARowHasTheSameBitsAloneAndInEveryBatch) {
     for (const std::string& tier : quant_test::tiers()) {
         const Backend backend{tier};
         for (const ggml::Format& format : ggml::formats()) {
-            for (const std::uint32_t flags : {0u, ASSAY_MM_PRECISE}) {
+            for (const std::uint32_t flags : {0u, ASSAY_MM_PRECISE, ASSAY_MM_FINE}) {
                 SCOPED_TRACE(tier + " " + format.abi.id);
                 const Problem problem{{.formats = {format.abi.id},
                                        .n = {43},

@@ -64,6 +64,13 @@ TEST_P(QuantMatmul, PreciseKeepsXInF32) {
             rng_);
 }
 
+TEST_P(QuantMatmul, FineKeepsFifteenBitsOfX) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed_);
+    for (const std::int64_t m : {1, 3, 18})
+        check_everywhere(
+            {.formats = {GetParam()}, .n = {37}, .k = 256, .m = m, .flags = ASSAY_MM_FINE}, rng_);
+}
+
 TEST_P(QuantMatmul, GroupedMatchesEachExpert) {
     SCOPED_TRACE(testing::Message() << "seed " << seed_);
     // Empty experts at both ends and in the middle; one with a tile and more.
@@ -177,6 +184,31 @@ const std::vector<FusedCase>& fused_cases() {
           .m = 3,
           .experts = 4,
           .flags = ASSAY_MM_ACCUMULATE}},
+        {"fine_silu_of_mixed_kernels",
+         {.formats = {"q6_k", "bf16"},
+          .n = {40, 40},
+          .k = 256,
+          .m = 9,
+          .glu = ASSAY_GLU_SILU,
+          .flags = ASSAY_MM_FINE}},
+        {"fine_grouped_residual",
+         {.op = ASSAY_Q_GROUPED,
+          .formats = {"q4_k"},
+          .n = {35},
+          .k = 512,
+          .m = 30,
+          .experts = 4,
+          .counts = {1, 0, 12, 3},
+          .has_row_ids = true,
+          .flags = ASSAY_MM_FINE | ASSAY_MM_ACCUMULATE}},
+        {"fine_batched",
+         {.op = ASSAY_Q_BATCHED,
+          .formats = {"q5_0"},
+          .n = {32},
+          .k = 64,
+          .m = 3,
+          .experts = 4,
+          .flags = ASSAY_MM_FINE}},
         {"precise_silu",
          {.formats = {"q4_k", "q8_0"},
           .n = {24, 24},

@@ -5,6 +5,7 @@
 
 #include "tests/plugins/quant/support.hpp"
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -70,13 +71,15 @@ private:
     std::vector<std::vector<float>> without_q_;  // decoded with all quants zero: what formats with
                                                  // a min add and take away again
     std::vector<std::vector<float>> bias_;       // [experts, n]
-    Rows x_, x_quantized_;                       // as given; as the integer kernels see it
+    Rows x_;
+    std::array<Rows, 2> x_planes_;  // as the integer kernels see it; what that leaves, likewise
     std::vector<std::int32_t> row_ids_, offset_;
     std::vector<float> residual_;
 };
 
 /// x as 8 bits per group of 32: scale = max|x| / 127, q = x * (127 / max|x|) to nearest even, in
-/// f32.
-void quantize_dequantize(const float* x, std::int64_t k, float* out);
+/// f32;
+/// rest = x - scale * q.
+void quantize_dequantize(const float* x, std::int64_t k, float* out, float* rest);
 
 }  // namespace quant_test

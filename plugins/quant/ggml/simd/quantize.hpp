@@ -1,6 +1,7 @@
 #pragma once
 
-// Activations to 8 bits, one scale per group of 32. See ggml::QuantizedX.
+// Activations to 8 bits, one scale per group of 32, and what that leaves likewise. See
+// ggml::QuantizedX.
 
 #include "plugins/quant/ggml/simd/isa.hpp"
 
@@ -65,35 +66,59 @@ ALWAYS_INLINE GroupOfX quantize_group(const float* x, __m128i* const q[2]) {
     return group;
 }
 
+/// rest[i] = x[i] - scale * q[i], [32]
+ALWAYS_INLINE void take_rest(const float* x, float scale, __m128i* const q[2], float* rest) {
+    const __m256 s = _mm256_set1_ps(scale);
+    for (int i = 0; i < 4; ++i) {
+        const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(
+            reinterpret_cast<const std::uint8_t*>(q[i / 2]) + 8 * (i % 2)));
+        const __m256 value = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+        _mm256_storeu_ps(rest + 8 * i, _mm256_fnmadd_ps(value, s, _mm256_loadu_ps(x + 8 * i)));
+    }
+}
+
+/// One run of one plane.
+/// @param num_cols  of x that there are; a multiple of 32, maybe beyond the run
+/// @param rest      null, or [256]: receives what the rounding left
+ALWAYS_INLINE void quantize_run(const float* x, std::int64_t num_cols, const QuantizedX& out,
+                                std::uint8_t* record, float* rest) {
+    Groups32 g32{};
+    Groups16 g16{};
+    for (int g = 0; g < 8; ++g) {
+        const std::int64_t k = 32 * g;
+        __m128i* const halves[2] = {reinterpret_cast<__m128i*>(record + offset_in_run(g, 0)),
+                                    reinterpret_cast<__m128i*>(record + offset_in_run(g, 1))};
+        if (k >= num_cols) {
+            _mm_store_si128(halves[0], _mm_setzero_si128());
+            _mm_store_si128(halves[1], _mm_setzero_si128());
+            continue;
+        }
+        const GroupOfX group = quantize_group(x + k, halves);
+        if (rest != nullptr) take_rest(x + k, group.scale, halves, rest + k);
+        const std::int32_t sum = group.sum[0] + group.sum[1];
+        g32.scale[g] = group.scale;
+        g32.sum[g] = group.scale * static_cast<float>(sum);
+        g32.neg128_sum[g] = -128 * sum;
+        for (int half = 0; half < 2; ++half) {
+            const int lane = lane16(2 * g + half);
+            g16.scale[lane] = group.scale;
+            g16.sum[lane] = group.scale * static_cast<float>(group.sum[half]);
+            g16.neg128_sum[lane] = -128 * group.sum[half];
+        }
+    }
+    if (out.at32 != 0) __builtin_memcpy(record + out.at32, &g32, sizeof g32);
+    if (out.at16 != 0) __builtin_memcpy(record + out.at16, &g16, sizeof g16);
+}
+
 void quantize_x(const QuantizeArgs& args) {
     const QuantizedX& out = *args.out;
-    std::uint8_t* record = out.data + args.row * out.row_bytes();
+    std::uint8_t* record = out.data + args.row * out.num_planes * out.row_bytes();
     for (std::int64_t run = 0; run < out.num_runs; ++run, record += out.run_bytes) {
-        Groups32 g32{};
-        Groups16 g16{};
-        for (int g = 0; g < 8; ++g) {
-            const std::int64_t k = run * kRunCols + 32 * g;
-            __m128i* const halves[2] = {reinterpret_cast<__m128i*>(record + offset_in_run(g, 0)),
-                                        reinterpret_cast<__m128i*>(record + offset_in_run(g, 1))};
-            if (k >= args.k) {
-                _mm_store_si128(halves[0], _mm_setzero_si128());
-                _mm_store_si128(halves[1], _mm_setzero_si128());
-                continue;
-            }
-            const GroupOfX group = quantize_group(args.x + k, halves);
-            const std::int32_t sum = group.sum[0] + group.sum[1];
-            g32.scale[g] = group.scale;
-            g32.sum[g] = group.scale * static_cast<float>(sum);
-            g32.neg128_sum[g] = -128 * sum;
-            for (int half = 0; half < 2; ++half) {
-                const int lane = lane16(2 * g + half);
-                g16.scale[lane] = group.scale;
-                g16.sum[lane] = group.scale * static_cast<float>(group.sum[half]);
-                g16.neg128_sum[lane] = -128 * group.sum[half];
-            }
-        }
-        if (out.at32 != 0) __builtin_memcpy(record + out.at32, &g32, sizeof g32);
-        if (out.at16 != 0) __builtin_memcpy(record + out.at16, &g16, sizeof g16);
+        const std::int64_t at = run * kRunCols;
+        alignas(32) float rest[kRunCols];
+        const bool has_rest = out.num_planes > 1;
+        quantize_run(args.x + at, args.k - at, out, record, has_rest ? rest : nullptr);
+        if (has_rest) quantize_run(rest, args.k - at, out, record + out.row_bytes(), nullptr);
     }
 }
 
