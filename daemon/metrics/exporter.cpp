@@ -1,14 +1,14 @@
 // The only place that knows prometheus-cpp.
-#include <algorithm>
-#include <utility>
-#include <vector>
+#include "daemon/metrics/process_figures.hpp"
+#include "daemon/metrics/registry.hpp"
 
 #include <prometheus/collectable.h>
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
-#include "daemon/metrics/process_figures.hpp"
-#include "daemon/metrics/registry.hpp"
+#include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace metrics {
 namespace {
@@ -17,9 +17,12 @@ namespace prom = prometheus;
 
 prom::MetricType prom_type(Type type) {
     switch (type) {
-        case Type::counter: return prom::MetricType::Counter;
-        case Type::gauge: return prom::MetricType::Gauge;
-        case Type::histogram: return prom::MetricType::Histogram;
+        case Type::counter:
+            return prom::MetricType::Counter;
+        case Type::gauge:
+            return prom::MetricType::Gauge;
+        case Type::histogram:
+            return prom::MetricType::Histogram;
     }
     return prom::MetricType::Untyped;
 }
@@ -59,9 +62,11 @@ void append_process(std::vector<prom::MetricFamily>& out) {
         (type == Type::counter ? metric.counter.value : metric.gauge.value) = value;
         out.push_back(std::move(family));
     };
-    append("process_resident_memory_bytes", "Resident memory.", Type::gauge, figures->resident_bytes);
+    append("process_resident_memory_bytes", "Resident memory.", Type::gauge,
+           figures->resident_bytes);
     append("process_virtual_memory_bytes", "Virtual memory.", Type::gauge, figures->virtual_bytes);
-    append("process_cpu_seconds_total", "User and system time.", Type::counter, figures->cpu_seconds);
+    append("process_cpu_seconds_total", "User and system time.", Type::counter,
+           figures->cpu_seconds);
     append("process_start_time_seconds", "Start, since 1970.", Type::gauge, figures->start_seconds);
     append("process_threads", "Threads.", Type::gauge, figures->num_threads);
     append("process_open_fds", "Open file descriptors.", Type::gauge, figures->num_open_fds);

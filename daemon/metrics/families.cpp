@@ -43,7 +43,7 @@ constexpr Label kBuildLabels[] = {{"version"}, {"commit"}};
 constexpr Label kHashLabels[] = {{"hash"}};
 
 // Seconds. 0.32, 0.64, 2.56 and 5.12 s are the usual limits of service objectives.
-constexpr double kTtft[] = {.001, .0025, .005, .01,  .02,  .04,  .08,   .16,   .32,
+constexpr double kTtft[] = {.001, .0025, .005, .01,  .02,   .04,   .08,   .16,   .32,
                             .64,  1.28,  2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 163.84};
 constexpr double kItl[] = {.0005, .001, .002, .003, .004, .006, .008, .01, .015, .02, .03,
                            .04,   .06,  .08,  .1,   .15,  .2,   .4,   .8,  1.6,  3.2};
@@ -57,11 +57,11 @@ constexpr std::array<double, n> doubling(double first) {
     }
     return out;
 }
-constexpr auto kRequest = doubling<20>(.01);  // to 5243 s
-constexpr auto kStep = doubling<18>(50e-6);   // to 6.6 s
-constexpr auto kBatch = doubling<11>(1);      // to 1024 sequences
+constexpr auto kRequest = doubling<20>(.01);      // to 5243 s
+constexpr auto kStep = doubling<18>(50e-6);       // to 6.6 s
+constexpr auto kBatch = doubling<11>(1);          // to 1024 sequences
 constexpr auto kQueueBytes = doubling<14>(1024);  // to 8 MiB
-constexpr double kLength[] = {1,    2,    5,    10,    20,    50,    100,    200,    500,
+constexpr double kLength[] = {1,    2,    5,    10,    20,    50,    100,    200,   500,
                               1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000};
 
 constexpr double kNanoseconds = 1e-9;
@@ -192,9 +192,13 @@ constexpr Alias kVllmAliases[] = {
 
 }  // namespace
 
-std::span<const FamilyRow, kNumFamilies> families() { return kFamilies; }
+std::span<const FamilyRow, kNumFamilies> families() {
+    return kFamilies;
+}
 
-const FamilyRow& row(Family family) { return kFamilies[static_cast<std::size_t>(family)]; }
+const FamilyRow& row(Family family) {
+    return kFamilies[static_cast<std::size_t>(family)];
+}
 
 std::size_t num_closed_series(const FamilyRow& row) {
     std::size_t product = 1;
@@ -202,8 +206,12 @@ std::size_t num_closed_series(const FamilyRow& row) {
     return product;
 }
 
-bool is_open(const FamilyRow& row) { return num_closed_series(row) == 0; }
+bool is_open(const FamilyRow& row) {
+    return num_closed_series(row) == 0;
+}
 
-std::span<const Alias> vllm_aliases() { return kVllmAliases; }
+std::span<const Alias> vllm_aliases() {
+    return kVllmAliases;
+}
 
 }  // namespace metrics

@@ -44,8 +44,7 @@ Server::Server(Registry& r)
       request_seconds{r.histogram(Family::request_duration_seconds)},
       prompt_length{r.histogram(Family::prompt_length_tokens)},
       generation_length{r.histogram(Family::generation_length_tokens)},
-      wasted_tokens_disconnect{
-          r.counter(Family::wasted_tokens_total, {index(Waste::disconnect)})},
+      wasted_tokens_disconnect{r.counter(Family::wasted_tokens_total, {index(Waste::disconnect)})},
       wasted_tokens_stop_overrun{
           r.counter(Family::wasted_tokens_total, {index(Waste::stop_overrun)})},
       send_queue_bytes{r.histogram(Family::stream_send_queue_bytes)},
@@ -57,7 +56,8 @@ Server::Server(Registry& r)
       registry_{r} {}
 
 Counter& Server::requests(Api api, Transport transport, Outcome outcome) {
-    return registry_.counter(Family::requests_total, {index(api), index(transport), index(outcome)});
+    return registry_.counter(Family::requests_total,
+                             {index(api), index(transport), index(outcome)});
 }
 
 Counter& Server::rejected(Rejection reason) {

@@ -63,7 +63,9 @@ private:
 
 /// What the process says about itself. Any thread.
 struct Process {
-    explicit Process(Registry& registry) : registry_{registry}, ready{registry.gauge(Family::ready)},
+    explicit Process(Registry& registry)
+        : registry_{registry},
+          ready{registry.gauge(Family::ready)},
           load_bytes{registry.counter(Family::load_bytes_total)},
           load_seconds{registry.gauge(Family::load_duration_seconds)} {}
 

@@ -18,7 +18,8 @@ void Histogram::observe(double value) noexcept {
     const auto bucket = std::lower_bound(bounds_.begin(), bounds_.end(), value) - bounds_.begin();
     counts_[static_cast<std::size_t>(bucket)].fetch_add(1, std::memory_order_relaxed);
     double seen = sum_.load(std::memory_order_relaxed);
-    while (!sum_.compare_exchange_weak(seen, seen + value, std::memory_order_relaxed)) {}
+    while (!sum_.compare_exchange_weak(seen, seen + value, std::memory_order_relaxed)) {
+    }
 }
 
 Histogram::Snapshot Histogram::snapshot() const {

@@ -45,7 +45,8 @@ public:
     }
     void add(double delta) noexcept {
         double seen = value_.load(std::memory_order_relaxed);
-        while (!value_.compare_exchange_weak(seen, seen + delta, std::memory_order_relaxed)) {}
+        while (!value_.compare_exchange_weak(seen, seen + delta, std::memory_order_relaxed)) {
+        }
     }
     [[nodiscard]] double value() const noexcept { return value_.load(std::memory_order_relaxed); }
     void report_mistakes_to(Mistakes& mistakes) noexcept { mistakes_ = &mistakes; }

@@ -7,15 +7,26 @@ namespace metrics {
 
 enum class Api : std::uint8_t { responses, chat, completions };
 enum class Transport : std::uint8_t { ws, http, sse };
-enum class Outcome : std::uint8_t {
-    ok, length, stop, tool, cancelled, error, rejected, deadline
-};
+enum class Outcome : std::uint8_t { ok, length, stop, tool, cancelled, error, rejected, deadline };
 enum class Rejection : std::uint8_t {
-    queue_full, context, memory, auth, draining, not_verified, invalid
+    queue_full,
+    context,
+    memory,
+    auth,
+    draining,
+    not_verified,
+    invalid
 };
 enum class Direction : std::uint8_t { in, out };
 enum class Stage : std::uint8_t {
-    parse, template_, tokenize, schedule, prefill, decode, detok, send
+    parse,
+    template_,
+    tokenize,
+    schedule,
+    prefill,
+    decode,
+    detok,
+    send
 };
 enum class Phase : std::uint8_t { prefill, decode };
 enum class PromptSource : std::uint8_t { computed, prefix_hit, external };

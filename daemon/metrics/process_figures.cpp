@@ -1,11 +1,10 @@
 #include "daemon/metrics/process_figures.hpp"
 
 #include <dirent.h>
-#include <unistd.h>
-
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <unistd.h>
 
 namespace metrics {
 namespace {

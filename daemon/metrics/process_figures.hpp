@@ -8,8 +8,8 @@ namespace metrics {
 struct ProcessFigures {
     double resident_bytes = 0;
     double virtual_bytes = 0;
-    double cpu_seconds = 0;         ///< user and system time of all threads
-    double start_seconds = 0;       ///< since 1970
+    double cpu_seconds = 0;    ///< user and system time of all threads
+    double start_seconds = 0;  ///< since 1970
     double num_threads = 0;
     double num_open_fds = 0;
 };

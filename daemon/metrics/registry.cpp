@@ -1,9 +1,9 @@
 #include "daemon/metrics/registry.hpp"
 
+#include "daemon/base/check.hpp"
+
 #include <algorithm>
 #include <utility>
-
-#include "daemon/base/check.hpp"
 
 namespace metrics {
 namespace {
@@ -26,9 +26,15 @@ Registry::Registry() : slots_(kNumFamilies) {
         Slot& slot = slots_[static_cast<std::size_t>(row.family)];
         const std::size_t n = num_closed_series(row);
         switch (row.type) {
-            case Type::counter: slot.counters = std::make_unique<Counter[]>(n); break;
-            case Type::gauge: slot.gauges = std::make_unique<Gauge[]>(n); break;
-            case Type::histogram: slot.histograms = std::make_unique<Histogram[]>(n); break;
+            case Type::counter:
+                slot.counters = std::make_unique<Counter[]>(n);
+                break;
+            case Type::gauge:
+                slot.gauges = std::make_unique<Gauge[]>(n);
+                break;
+            case Type::histogram:
+                slot.histograms = std::make_unique<Histogram[]>(n);
+                break;
         }
         for (std::size_t i = 0; i < n; ++i) {
             if (slot.counters) slot.counters[i].report_mistakes_to(mistakes_);

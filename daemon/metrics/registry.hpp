@@ -1,5 +1,8 @@
 #pragma once
 
+#include "daemon/metrics/families.hpp"
+#include "daemon/metrics/instruments.hpp"
+
 #include <chrono>
 #include <cstddef>
 #include <initializer_list>
@@ -7,9 +10,6 @@
 #include <mutex>
 #include <string>
 #include <vector>
-
-#include "daemon/metrics/families.hpp"
-#include "daemon/metrics/instruments.hpp"
 
 namespace metrics {
 

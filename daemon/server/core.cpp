@@ -35,10 +35,13 @@ std::shared_ptr<const Model> Core::model() const {
 std::optional<ApiError> Core::refusal() const {
     using Phase = base::ServiceState::Phase;
     switch (state.phase()) {
-        case Phase::ready: break;
-        case Phase::draining: return draining();
+        case Phase::ready:
+            break;
+        case Phase::draining:
+            return draining();
         case Phase::starting:
-        case Phase::failed: return not_ready(state.reason());
+        case Phase::failed:
+            return not_ready(state.reason());
     }
     if (model() == nullptr) return not_ready("no model yet");
     return std::nullopt;

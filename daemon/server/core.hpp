@@ -1,11 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string_view>
-
 #include "daemon/base/engine_link.hpp"
 #include "daemon/base/service_state.hpp"
 #include "daemon/metrics/feeds.hpp"
@@ -15,6 +9,12 @@
 #include "daemon/server/protocol/error.hpp"
 #include "daemon/server/protocol/response_request.hpp"
 #include "daemon/server/text_codec.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string_view>
 
 namespace server {
 

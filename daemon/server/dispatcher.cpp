@@ -1,9 +1,9 @@
 #include "daemon/server/dispatcher.hpp"
 
+#include "daemon/metrics/feeds.hpp"
+
 #include <chrono>
 #include <utility>
-
-#include "daemon/metrics/feeds.hpp"
 
 namespace server {
 

@@ -1,11 +1,11 @@
 #pragma once
 
+#include "daemon/base/engine_link.hpp"
+#include "daemon/base/request.hpp"
+
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
-
-#include "daemon/base/engine_link.hpp"
-#include "daemon/base/request.hpp"
 
 namespace metrics {
 struct Server;
@@ -26,8 +26,7 @@ public:
 /// Thread: io.
 class Dispatcher {
 public:
-    Dispatcher(base::EngineLink& link, metrics::Server& metrics)
-        : link_{link}, metrics_{metrics} {}
+    Dispatcher(base::EngineLink& link, metrics::Server& metrics) : link_{link}, metrics_{metrics} {}
 
     /// Hands a request over; gives it its id.
     /// @param listener  until its last event or cancel()

@@ -1,9 +1,9 @@
 #include "daemon/server/gate.hpp"
 
+#include "daemon/server/ids.hpp"
+
 #include <algorithm>
 #include <cctype>
-
-#include "daemon/server/ids.hpp"
 
 namespace server {
 namespace {
@@ -44,7 +44,8 @@ std::string_view without_port(std::string_view host) {
 
 bool is_loopback(std::string_view name) {
     if (is_same_ignoring_case(name, "localhost") || name == "[::1]") return true;
-    return name.starts_with("127.") && name.find_first_not_of("0123456789.") == std::string_view::npos;
+    return name.starts_with("127.") &&
+           name.find_first_not_of("0123456789.") == std::string_view::npos;
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
 #pragma once
 
+#include "daemon/server/options.hpp"
+#include "daemon/server/protocol/error.hpp"
+
 #include <optional>
 #include <string>
 #include <string_view>
-
-#include "daemon/server/options.hpp"
-#include "daemon/server/protocol/error.hpp"
 
 namespace server {
 

@@ -1,10 +1,10 @@
 #include "daemon/server/helper.hpp"
 
-#include <utility>
-
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
+
+#include <utility>
 
 namespace server {
 
@@ -15,15 +15,16 @@ struct Helper::Impl {
 
 Helper::Helper(boost::asio::io_context& io) : impl_{new Impl{io}} {}
 
-Helper::~Helper() {
+Helper::~Helper() { stop(); }
+
+void Helper::stop() {
     impl_->pool.stop();
     impl_->pool.join();
 }
 
 void Helper::run(std::function<std::function<void()>()> work) {
-    boost::asio::post(impl_->pool, [&io = impl_->io, work = std::move(work)] {
-        boost::asio::post(io, work());
-    });
+    boost::asio::post(impl_->pool,
+                      [&io = impl_->io, work = std::move(work)] { boost::asio::post(io, work()); });
 }
 
 }  // namespace server

@@ -13,8 +13,10 @@ namespace server {
 class Helper {
 public:
     explicit Helper(boost::asio::io_context& io);
-    /// Waits for the work that has begun; what has not is dropped.
     ~Helper();
+
+    /// Waits for the work that has begun; what has not is dropped, and so is what comes later.
+    void stop();
 
     /// Runs `work` on the helper thread, and what it returns on the io thread. Io thread; what is
     /// captured must not refer to things that may be gone by then, other than weakly.

@@ -1,11 +1,10 @@
 #include "daemon/server/ids.hpp"
 
-#include <sys/random.h>
+#include "daemon/base/check.hpp"
 
 #include <array>
 #include <cstddef>
-
-#include "daemon/base/check.hpp"
+#include <sys/random.h>
 
 namespace server {
 namespace {

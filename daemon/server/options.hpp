@@ -1,5 +1,7 @@
 #pragma once
 
+#include "daemon/base/request.hpp"
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -7,8 +9,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "daemon/base/request.hpp"
 
 namespace server {
 
@@ -23,40 +23,40 @@ struct Limits {
     milliseconds head_timeout{30'000};        ///< from the first byte awaited to the whole head
     milliseconds body_timeout{60'000};
     milliseconds keep_alive_timeout{75'000};
-    milliseconds ws_idle_timeout{60'000};     ///< no byte, pongs included; pings go out at half of it
-    milliseconds close_timeout{5'000};        ///< wait for the peer's close frame
+    milliseconds ws_idle_timeout{60'000};  ///< no byte, pongs included; pings go out at half of it
+    milliseconds close_timeout{5'000};     ///< wait for the peer's close frame
     milliseconds max_connection_age{3'600'000};
 
-    std::size_t send_high_bytes = 1U << 20U;  ///< a connection's queue: waiting deltas are merged
-    std::size_t send_hard_bytes = 8U << 20U;  ///< and beyond this the client is too slow
-    milliseconds write_stall_timeout{60'000}; ///< the peer's kernel took no byte for so long
+    std::size_t send_high_bytes = 1U << 20U;   ///< a connection's queue: waiting deltas are merged
+    std::size_t send_hard_bytes = 8U << 20U;   ///< and beyond this the client is too slow
+    milliseconds write_stall_timeout{60'000};  ///< the peer's kernel took no byte for so long
 
-    std::size_t max_lanes = 32;               ///< distinct stream_ids of one connection
-    std::size_t max_in_flight = 16;           ///< responses running at once on one connection
-    std::size_t max_waiting = 64;             ///< response.create messages behind them
+    std::size_t max_lanes = 32;      ///< distinct stream_ids of one connection
+    std::size_t max_in_flight = 16;  ///< responses running at once on one connection
+    std::size_t max_waiting = 64;    ///< response.create messages behind them
     std::size_t max_waiting_bytes = 32U << 20U;
     std::size_t max_history_bytes = 64U << 20U;  ///< responses kept for continuation
-    std::size_t max_bad_messages = 100;       ///< in 10 s; then close 1008
+    std::size_t max_bad_messages = 100;          ///< in 10 s; then close 1008
 
-    std::int32_t max_choices = 8;             ///< `n`
-    std::size_t max_prompts = 64;             ///< prompts in one /v1/completions request
+    std::int32_t max_choices = 8;                ///< `n`
+    std::size_t max_prompts = 64;                ///< prompts in one /v1/completions request
     std::int32_t default_max_output_tokens = 0;  ///< 0: to the end of the context
 };
 
 struct ApiKey {
-    std::string label;   ///< what logs show
+    std::string label;  ///< what logs show
     std::string secret;
 };
 
 /// One line of the access log: an HTTP request, or a WebSocket connection that ended.
 struct AccessRecord {
-    std::string id;            ///< also sent to the client as x-request-id
-    std::string peer;          ///< address
-    std::string key_label;     ///< "" without authentication
+    std::string id;         ///< also sent to the client as x-request-id
+    std::string peer;       ///< address
+    std::string key_label;  ///< "" without authentication
     std::string method;
-    std::string path;          ///< without the query
-    int status = 0;            ///< HTTP status; 101 for a WebSocket connection
-    int close_code = 0;        ///< WebSocket only; 1006 = no close frame
+    std::string path;    ///< without the query
+    int status = 0;      ///< HTTP status; 101 for a WebSocket connection
+    int close_code = 0;  ///< WebSocket only; 1006 = no close frame
     std::uint64_t bytes_in = 0;
     std::uint64_t bytes_out = 0;
     std::uint64_t responses = 0;  ///< responses begun on a WebSocket connection
@@ -75,12 +75,12 @@ struct Options {
     bool metrics = true;              ///< serve /metrics
     bool metrics_need_key = false;
     bool websocket = true;
-    bool strict_parameters = false;   ///< unknown fields and duplicate keys are refused
-    bool reject_hosted_tools = false; ///< tools that are not functions: refuse instead of drop
-    bool store = false;               ///< responses outlive their connection (not available yet)
+    bool strict_parameters = false;    ///< unknown fields and duplicate keys are refused
+    bool reject_hosted_tools = false;  ///< tools that are not functions: refuse instead of drop
+    bool store = false;                ///< responses outlive their connection (not available yet)
     Limits limits;
-    base::Sampling sampling;          ///< what a request gets for the fields it leaves out
-    std::function<void(const AccessRecord&)> on_access;    ///< io thread
+    base::Sampling sampling;  ///< what a request gets for the fields it leaves out
+    std::function<void(const AccessRecord&)> on_access;  ///< io thread
     /// Words for the operator's log, one line, request id first. io thread.
     std::function<void(std::string_view)> on_problem;
 };
@@ -91,8 +91,8 @@ struct ModelCard {
     std::vector<std::string> aliases;  ///< further names that requests may use
     std::int64_t created = 0;          ///< seconds since 1970
     std::string owned_by = "local";
-    std::int32_t context_length = 0;   ///< tokens, prompt and output together
-    std::string fingerprint;           ///< system_fingerprint: the backends in use
+    std::int32_t context_length = 0;  ///< tokens, prompt and output together
+    std::string fingerprint;          ///< system_fingerprint: the backends in use
 };
 
 }  // namespace server

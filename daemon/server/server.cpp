@@ -1,10 +1,11 @@
 #include "daemon/server/server.hpp"
 
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <string>
-#include <utility>
+#include "daemon/base/engine_link.hpp"
+#include "daemon/base/error.hpp"
+#include "daemon/base/service_state.hpp"
+#include "daemon/server/core.hpp"
+#include "daemon/server/session/http_session.hpp"
+#include "daemon/server/session/session.hpp"
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
@@ -16,12 +17,11 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
-#include "daemon/base/engine_link.hpp"
-#include "daemon/base/error.hpp"
-#include "daemon/base/service_state.hpp"
-#include "daemon/server/core.hpp"
-#include "daemon/server/session/http_session.hpp"
-#include "daemon/server/session/session.hpp"
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <utility>
 
 namespace server {
 namespace asio = boost::asio;
@@ -38,8 +38,8 @@ constexpr milliseconds kAcceptPause{100};  // after an error such as no file des
 constexpr milliseconds kLeaveTime{2000};   // for last events and close frames, once all is ended
 
 milliseconds sweep_period(const Limits& limits) {
-    const milliseconds shortest = std::min(
-        {limits.write_stall_timeout, limits.close_timeout, limits.max_connection_age});
+    const milliseconds shortest =
+        std::min({limits.write_stall_timeout, limits.close_timeout, limits.max_connection_age});
     return std::clamp(shortest / 4, kMinSweepPeriod, kMaxSweepPeriod);
 }
 
@@ -50,8 +50,8 @@ tcp::acceptor listen(asio::io_context& io, const Options& options) {
     };
     boost::system::error_code ec;
     tcp::resolver resolver{io};
-    const auto found = resolver.resolve(options.address, std::to_string(options.port),
-                                        tcp::resolver::passive, ec);
+    const auto found =
+        resolver.resolve(options.address, std::to_string(options.port), tcp::resolver::passive, ec);
     if (ec) throw fail(ec);
     const tcp::endpoint endpoint = found.begin()->endpoint();
     tcp::acceptor acceptor{io};
@@ -106,7 +106,8 @@ asio::awaitable<void> Server::Impl::accept() {
     const std::string full =
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: " +
         std::to_string(error.retry_after_seconds) +
-        "\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+        "\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
+        body;
     for (;;) {
         auto [ec, socket] = co_await acceptor.async_accept(kNoThrow);
         if (ec == asio::error::operation_aborted) co_return;
@@ -164,7 +165,9 @@ Server::Server(Options options, base::EngineLink& link, base::ServiceState& stat
                metrics::Registry& registry)
     : impl_{std::make_unique<Impl>(std::move(options), link, state, registry)} {}
 
-Server::~Server() { impl_->link.on_events(nullptr); }
+Server::~Server() {
+    impl_->link.on_events(nullptr);
+}
 
 std::uint16_t Server::port() const {
     boost::system::error_code ignored;
@@ -180,6 +183,8 @@ void Server::run() {
     asio::co_spawn(impl.io, impl.accept(), asio::detached);
     asio::co_spawn(impl.io, impl.sweep(), asio::detached);
     impl.io.run();
+    // Nothing of the model's text is used once this returns.
+    impl.core.helper.stop();
     // Whatever is still open goes, and with it what it asked for; cancels are the last words.
     impl.sessions.for_each([](Session& session) { session.drop(); });
     impl.io.restart();
@@ -197,6 +202,8 @@ void Server::drain(milliseconds deadline) {
     });
 }
 
-void Server::stop() { impl_->io.stop(); }
+void Server::stop() {
+    impl_->io.stop();
+}
 
 }  // namespace server

@@ -1,11 +1,11 @@
 #pragma once
 
+#include "daemon/server/options.hpp"
+#include "daemon/server/text_codec.hpp"
+
 #include <chrono>
 #include <cstdint>
 #include <memory>
-
-#include "daemon/server/options.hpp"
-#include "daemon/server/text_codec.hpp"
 
 namespace base {
 class EngineLink;

@@ -1,15 +1,15 @@
 #pragma once
 
+#include "daemon/base/error.hpp"
+
+#include <boost/json/fwd.hpp>
+
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <boost/json/fwd.hpp>
-
-#include "daemon/base/error.hpp"
 
 namespace server {
 
@@ -29,16 +29,17 @@ public:
 };
 
 struct TextStreamOptions {
-    std::vector<std::string> stop;   ///< stop strings
-    bool include_stop = false;       ///< the stop string itself is part of the text
-    bool render_special = false;     ///< control tokens print as the model file spells them
-    bool at_text_start = false;      ///< the first token begins a reply, rather than going on a text
+    std::vector<std::string> stop;  ///< stop strings
+    bool include_stop = false;      ///< the stop string itself is part of the text
+    bool render_special = false;    ///< control tokens print as the model file spells them
+    bool at_text_start = false;     ///< the first token begins a reply, rather than going on a text
 };
 
 /// A chat prompt, or why there is none.
 struct RenderedChat {
     boost::system::error_code error;  ///< base::Errc::template_failed where the template refused
-    std::string text;  ///< the prompt, without the BOS that encode() adds; with `error` a sentence for the client
+    std::string text;  ///< the prompt, without the BOS that encode() adds; with `error` a sentence
+                       ///< for the client
 };
 
 /// Everything the server needs to know about a model's text. Implemented by daemon/app over

@@ -1,9 +1,9 @@
 #include "daemon/server/protocol/completion_request.hpp"
 
-#include <limits>
-
 #include "daemon/server/protocol/conversation.hpp"
 #include "daemon/server/protocol/tools.hpp"
+
+#include <limits>
 
 namespace server {
 namespace json = boost::json;
@@ -60,8 +60,9 @@ bool read_ids(const json::array& list, std::int32_t vocab_size, std::vector<std:
         if (!value.is_int64()) return reader.fail(wrong_type("prompt", "integers as token ids"));
         const std::int64_t id = value.get_int64();
         if (id < 0 || id >= vocab_size)
-            return reader.fail(invalid_value("prompt", "Invalid 'prompt': token id " +
-                                                           std::to_string(id) + " is out of range."));
+            return reader.fail(invalid_value(
+                "prompt",
+                "Invalid 'prompt': token id " + std::to_string(id) + " is out of range."));
         ids.push_back(static_cast<std::int32_t>(id));
     }
     return true;
@@ -78,8 +79,8 @@ bool read_prompt(const Value& value, Ct& t, Reader& reader) {
     const json::array* list = reader.array(value, "prompt");
     if (list == nullptr) return false;
     if (list->empty())
-        return reader.fail(invalid_request("empty_array", "prompt",
-                                           "Invalid 'prompt': the array is empty."));
+        return reader.fail(
+            invalid_request("empty_array", "prompt", "Invalid 'prompt': the array is empty."));
     if (list->front().is_number()) {  // one prompt of ids
         std::vector<std::int32_t> ids;
         if (!read_ids(*list, t.context.vocab_size, ids, reader)) return false;
@@ -145,8 +146,8 @@ bool read_chat_messages(const Value& value, Cht& t, Reader& reader) {
     const json::array* list = reader.array(value, "messages");
     if (list == nullptr) return false;
     if (list->empty())
-        return reader.fail(invalid_request("empty_array", "messages",
-                                           "Invalid 'messages': the array is empty."));
+        return reader.fail(
+            invalid_request("empty_array", "messages", "Invalid 'messages': the array is empty."));
     auto messages = read_messages(*list, reader);
     if (!messages) return false;
     t.request.messages = std::move(*messages);
@@ -243,8 +244,8 @@ Parsed<ChatRequest> parse_chat_request(const json::object& body, const ParseCont
         return reader.take_error();
     if (request.model.empty()) return missing_parameter("model");
     if (request.messages.empty()) return missing_parameter("messages");
-    request.params.max_tokens = target.max_completion_tokens != 0 ? target.max_completion_tokens
-                                                                  : target.max_tokens;
+    request.params.max_tokens =
+        target.max_completion_tokens != 0 ? target.max_completion_tokens : target.max_tokens;
     return request;
 }
 

@@ -1,15 +1,15 @@
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <variant>
-#include <vector>
+#include "daemon/server/protocol/generation_params.hpp"
+#include "daemon/server/protocol/response_request.hpp"
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 
-#include "daemon/server/protocol/generation_params.hpp"
-#include "daemon/server/protocol/response_request.hpp"
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
 
 namespace server {
 
@@ -19,9 +19,9 @@ using Prompt = std::variant<std::string, std::vector<std::int32_t>>;
 /// A checked body of POST /v1/completions.
 struct CompletionRequest {
     std::string model;
-    std::vector<Prompt> prompts;  ///< at least one
-    GenerationParams params;      ///< max_tokens 0: only score the prompt
-    std::int32_t n = 1;           ///< choices for each prompt
+    std::vector<Prompt> prompts;     ///< at least one
+    GenerationParams params;         ///< max_tokens 0: only score the prompt
+    std::int32_t n = 1;              ///< choices for each prompt
     std::int32_t num_logprobs = -1;  ///< -1: none asked for
     bool echo = false;
     bool stream = false;
@@ -38,7 +38,7 @@ struct ChatRequest {
     boost::json::array messages;   ///< normalised for the template (read_messages)
     boost::json::array functions;  ///< of `tools`
     bool is_call_forced = false;
-    bool is_plain_text = true;     ///< response_format: no grammar asked for
+    bool is_plain_text = true;  ///< response_format: no grammar asked for
     std::string reasoning_effort;
     boost::json::object template_kwargs;  ///< chat_template_kwargs
     GenerationParams params;

@@ -1,11 +1,11 @@
 #include "daemon/server/protocol/completion_text.hpp"
 
-#include <algorithm>
-#include <cmath>
-
 #include "daemon/server/protocol/json_text.hpp"
 #include "daemon/server/text_codec.hpp"
 #include "daemon/text/utf8.hpp"
+
+#include <algorithm>
+#include <cmath>
 
 namespace server {
 namespace {
@@ -126,8 +126,9 @@ void LegacyLogprobs::add(const ScoredToken& scored) {
 
 std::string LegacyLogprobs::take() {
     std::string out = R"({"tokens":[)" + tokens_ + R"(],"token_logprobs":[)" + token_logprobs_ +
-                      R"(],"top_logprobs":)" + (num_top_ == 0 ? "null" : '[' + top_logprobs_ + ']') +
-                      R"(,"text_offset":[)" + text_offset_ + "]}";
+                      R"(],"top_logprobs":)" +
+                      (num_top_ == 0 ? "null" : '[' + top_logprobs_ + ']') + R"(,"text_offset":[)" +
+                      text_offset_ + "]}";
     tokens_.clear();
     token_logprobs_.clear();
     top_logprobs_.clear();

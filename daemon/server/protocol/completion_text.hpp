@@ -1,14 +1,14 @@
 #pragma once
 
+#include "daemon/server/protocol/event_text.hpp"
+#include "daemon/server/protocol/token_text.hpp"
+#include "daemon/server/protocol/usage.hpp"
+
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "daemon/server/protocol/event_text.hpp"
-#include "daemon/server/protocol/token_text.hpp"
-#include "daemon/server/protocol/usage.hpp"
 
 namespace server {
 
@@ -38,16 +38,16 @@ private:
     std::size_t num_top_;
     const TextCodec* codec_;
     std::string tokens_, token_logprobs_, top_logprobs_, text_offset_;  // items, comma-separated
-    std::size_t offset_ = 0;  // code points
+    std::size_t offset_ = 0;                                            // code points
 };
 
 /// One chunk of a stream, or a part of the choices of a whole answer.
 struct TextChoice {
     int index = 0;
     std::string_view text;
-    std::string_view logprobs;       ///< an object, or "" for null
-    std::string_view finish_reason;  ///< "" for null
-    const std::vector<std::int32_t>* token_ids = nullptr;         ///< where asked for
+    std::string_view logprobs;                             ///< an object, or "" for null
+    std::string_view finish_reason;                        ///< "" for null
+    const std::vector<std::int32_t>* token_ids = nullptr;  ///< where asked for
     const std::vector<std::int32_t>* prompt_token_ids = nullptr;
 };
 
@@ -63,7 +63,7 @@ struct TextChoice {
 struct ChatChoice {
     int index = 0;
     std::string_view content;
-    std::string_view logprobs;       ///< entries separated by commas; "" for null
+    std::string_view logprobs;  ///< entries separated by commas; "" for null
     std::string_view finish_reason;
 };
 

@@ -1,29 +1,45 @@
 #include "daemon/server/protocol/conversation.hpp"
 
-#include <set>
-#include <span>
+#include "daemon/server/protocol/json_text.hpp"
 
 #include <boost/json/parse.hpp>
 
-#include "daemon/server/protocol/json_text.hpp"
+#include <set>
+#include <span>
 
 namespace server {
 namespace json = boost::json;
 namespace {
 
-constexpr std::string_view kKnownItems[] = {
-    "message", "function_call", "function_call_output", "reasoning"};
+constexpr std::string_view kKnownItems[] = {"message", "function_call", "function_call_output",
+                                            "reasoning"};
 // Types that the field knows and a text model cannot take.
-constexpr std::string_view kOtherItems[] = {
-    "file_search_call", "web_search_call", "computer_call", "computer_call_output",
-    "code_interpreter_call", "image_generation_call", "local_shell_call",
-    "local_shell_call_output", "shell_call", "shell_call_output", "apply_patch_call",
-    "apply_patch_call_output", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response",
-    "mcp_call", "custom_tool_call", "custom_tool_call_output", "compaction", "program",
-    "program_output", "tool_search_call", "tool_search_output"};
+constexpr std::string_view kOtherItems[] = {"file_search_call",
+                                            "web_search_call",
+                                            "computer_call",
+                                            "computer_call_output",
+                                            "code_interpreter_call",
+                                            "image_generation_call",
+                                            "local_shell_call",
+                                            "local_shell_call_output",
+                                            "shell_call",
+                                            "shell_call_output",
+                                            "apply_patch_call",
+                                            "apply_patch_call_output",
+                                            "mcp_list_tools",
+                                            "mcp_approval_request",
+                                            "mcp_approval_response",
+                                            "mcp_call",
+                                            "custom_tool_call",
+                                            "custom_tool_call_output",
+                                            "compaction",
+                                            "program",
+                                            "program_output",
+                                            "tool_search_call",
+                                            "tool_search_output"};
 constexpr std::string_view kRoles[] = {"user", "assistant", "system", "developer"};
-constexpr std::string_view kTextParts[] = {"input_text", "output_text", "text", "refusal",
-                                           "summary_text", "reasoning_text"};
+constexpr std::string_view kTextParts[] = {"input_text", "output_text",  "text",
+                                           "refusal",    "summary_text", "reasoning_text"};
 constexpr std::string_view kOtherParts[] = {"input_image", "input_file", "input_audio",
                                             "image_url",   "file",       "video_url"};
 
@@ -33,7 +49,9 @@ bool contains(std::span<const std::string_view> words, std::string_view word) {
     return false;
 }
 
-std::string_view view(const json::string& text) { return {text.data(), text.size()}; }
+std::string_view view(const json::string& text) {
+    return {text.data(), text.size()};
+}
 
 /// A member that is present and not null.
 const json::value* find(const json::object& object, std::string_view key) {
@@ -68,9 +86,9 @@ bool check_content(const json::value& content, const std::string& param, FieldRe
         if (part == nullptr || !require_string(*part, "type", at, reader)) return false;
         const std::string_view type = view(part->at("type").get_string());
         if (contains(kOtherParts, type)) {
-            return reader.fail(invalid_request("unsupported_value", at + ".type",
-                                               "This model takes text only, not '" +
-                                                   std::string{type} + "'."));
+            return reader.fail(
+                invalid_request("unsupported_value", at + ".type",
+                                "This model takes text only, not '" + std::string{type} + "'."));
         }
         if (!contains(kTextParts, type))
             return reader.fail(invalid_value(at + ".type", "Unknown content part type."));
@@ -105,7 +123,9 @@ json::object call_of(std::string_view id, std::string_view name, std::string_vie
             {"function", json::object{{"name", name}, {"arguments", arguments_of(arguments)}}}};
 }
 
-std::string_view type_of(const json::object& item) { return string_or(item, "type", "message"); }
+std::string_view type_of(const json::object& item) {
+    return string_or(item, "type", "message");
+}
 
 bool check_item(const json::object& item, const std::string& at, FieldReader& reader) {
     if (find(item, "type") == nullptr && find(item, "role") == nullptr)
@@ -139,9 +159,9 @@ bool check_item(const json::object& item, const std::string& at, FieldReader& re
     if (type == "item_reference")
         return reader.fail(invalid_value(at, "The referenced item is not stored here."));
     if (contains(kOtherItems, type)) {
-        return reader.fail(invalid_request("unsupported_value", at + ".type",
-                                           "Items of type '" + std::string{type} +
-                                               "' are not supported."));
+        return reader.fail(
+            invalid_request("unsupported_value", at + ".type",
+                            "Items of type '" + std::string{type} + "' are not supported."));
     }
     return reader.fail(invalid_value(at + ".type", "Unknown item type."));
 }
@@ -169,9 +189,10 @@ std::optional<ApiError> check_call_pairs(const json::array& context) {
             open.insert(id);
         } else if (type == "function_call_output") {
             if (!calls.contains(id)) {
-                return invalid_request("tool_call_not_found", "input",
-                                       "No tool call found for function call output with call_id '" +
-                                           std::string{id.substr(0, 128)} + "'.");
+                return invalid_request(
+                    "tool_call_not_found", "input",
+                    "No tool call found for function call output with call_id '" +
+                        std::string{id.substr(0, 128)} + "'.");
             }
             open.erase(id);
         } else if (type == "message" && string_or(item, "role") == "user" && !open.empty()) {
@@ -185,8 +206,7 @@ std::optional<ApiError> check_call_pairs(const json::array& context) {
 
 json::array to_messages(const json::array& context, std::string_view instructions) {
     json::array out;
-    if (!instructions.empty())
-        out.push_back({{"role", "system"}, {"content", instructions}});
+    if (!instructions.empty()) out.push_back({{"role", "system"}, {"content", instructions}});
     std::string reasoning;  // of the assistant message that follows
     const auto assistant = [&]() -> json::object& {
         if (!reasoning.empty() || out.empty() ||
@@ -212,9 +232,8 @@ json::array to_messages(const json::array& context, std::string_view instruction
         } else if (type == "function_call") {
             json::object& message = assistant();
             if (!message.contains("tool_calls")) message["tool_calls"] = json::array{};
-            message["tool_calls"].get_array().push_back(
-                call_of(string_or(item, "call_id"), string_or(item, "name"),
-                        string_or(item, "arguments")));
+            message["tool_calls"].get_array().push_back(call_of(
+                string_or(item, "call_id"), string_or(item, "name"), string_or(item, "arguments")));
         } else if (type == "function_call_output") {
             out.push_back({{"role", "tool"},
                            {"tool_call_id", string_or(item, "call_id")},
@@ -260,8 +279,8 @@ bool read_tool_calls(const json::value& value, const std::string& at, json::obje
             return false;
         if (const json::value* id = find(*call, "id"); id != nullptr && !id->is_string())
             return reader.fail(wrong_type(call_at + ".id", "a string"));
-        list.push_back(
-            call_of(string_or(*call, "id"), string_or(*body, "name"), string_or(*body, "arguments")));
+        list.push_back(call_of(string_or(*call, "id"), string_or(*body, "name"),
+                               string_or(*body, "arguments")));
     }
     if (!list.empty()) out["tool_calls"] = std::move(list);
     return true;

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <optional>
-#include <string>
-#include <string_view>
+#include "daemon/server/protocol/fields.hpp"
 
 #include <boost/json/array.hpp>
 
-#include "daemon/server/protocol/fields.hpp"
+#include <optional>
+#include <string>
+#include <string_view>
 
 namespace server {
 

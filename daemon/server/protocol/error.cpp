@@ -1,8 +1,8 @@
 #include "daemon/server/protocol/error.hpp"
 
-#include <utility>
-
 #include "daemon/server/protocol/json_text.hpp"
+
+#include <utility>
 
 namespace server {
 namespace {
@@ -11,7 +11,9 @@ ApiError server_error(int status, std::string code, std::string message, int ret
     return {status, "server_error", std::move(code), std::move(message), "", retry_after_seconds};
 }
 
-std::string quoted(std::string_view param) { return "'" + std::string{param} + "'"; }
+std::string quoted(std::string_view param) {
+    return "'" + std::string{param} + "'";
+}
 
 }  // namespace
 
@@ -39,9 +41,9 @@ ApiError invalid_request(std::string code, std::string_view param, std::string m
 }
 
 ApiError model_not_found(std::string_view model) {
-    ApiError error = invalid_request("model_not_found", "model",
-                                     "The model " + quoted(model.substr(0, 128)) +
-                                         " does not exist here; see /v1/models.");
+    ApiError error = invalid_request(
+        "model_not_found", "model",
+        "The model " + quoted(model.substr(0, 128)) + " does not exist here; see /v1/models.");
     error.status = 404;
     return error;
 }
@@ -70,7 +72,8 @@ ApiError overloaded(std::string message) {
 ApiError from_errc(base::Errc errc, std::string_view detail) {
     using base::Errc;
     switch (errc) {
-        case Errc::queue_full: return overloaded("The admission queue is full.");
+        case Errc::queue_full:
+            return overloaded("The admission queue is full.");
         case Errc::kv_exhausted:
             return overloaded("The KV cache has no room for a request of this size.");
         case Errc::prompt_too_long:
@@ -78,13 +81,16 @@ ApiError from_errc(base::Errc errc, std::string_view detail) {
                                    "The input does not fit the model's context.");
         case Errc::cancelled:
             return {499, "invalid_request_error", "cancelled", "The request was cancelled.", ""};
-        case Errc::draining: return draining();
-        case Errc::not_ready: return not_ready(detail.empty() ? "the model is being proved" : detail);
+        case Errc::draining:
+            return draining();
+        case Errc::not_ready:
+            return not_ready(detail.empty() ? "the model is being proved" : detail);
         case Errc::template_failed:
-            return invalid_request("template_failed", "input",
-                                   "The model's chat template refused this conversation" +
-                                       (detail.empty() ? std::string{"."}
-                                                       : ": " + std::string{detail.substr(0, 500)}));
+            return invalid_request(
+                "template_failed", "input",
+                "The model's chat template refused this conversation" +
+                    (detail.empty() ? std::string{"."}
+                                    : ": " + std::string{detail.substr(0, 500)}));
         case Errc::device_lost:
             return server_error(500, "server_error", "The backend failed; see the server log.", 0);
         case Errc::deadline:
@@ -105,7 +111,8 @@ void append_error_object(std::string& out, const ApiError& error, bool with_head
     out += R"(,"code":)";
     append_string_or_null(out, error.code);
     if (with_headers && error.retry_after_seconds > 0)
-        out += R"(,"headers":{"retry-after":")" + std::to_string(error.retry_after_seconds) + R"("})";
+        out +=
+            R"(,"headers":{"retry-after":")" + std::to_string(error.retry_after_seconds) + R"("})";
     out += '}';
 }
 
@@ -119,7 +126,8 @@ std::string error_body(const ApiError& error) {
 }
 
 std::string error_event(const ApiError& error, std::string_view stream_id) {
-    std::string out = R"({"type":"error","status":)" + std::to_string(error.status) + R"(,"error":)";
+    std::string out =
+        R"({"type":"error","status":)" + std::to_string(error.status) + R"(,"error":)";
     append_error_object(out, error, true);
     if (!stream_id.empty()) {
         out += R"(,"stream_id":)";

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <string>
-#include <string_view>
+#include "daemon/base/error.hpp"
 
 #include <boost/system/result.hpp>
 
-#include "daemon/base/error.hpp"
+#include <string>
+#include <string_view>
 
 namespace server {
 
@@ -13,9 +13,9 @@ namespace server {
 struct ApiError {
     int status = 400;  ///< the HTTP status, also inside WebSocket error events
     std::string type = "invalid_request_error";
-    std::string code;   ///< "" becomes null
+    std::string code;  ///< "" becomes null
     std::string message;
-    std::string param;  ///< "" becomes null
+    std::string param;            ///< "" becomes null
     int retry_after_seconds = 0;  ///< 0: no such header
 };
 

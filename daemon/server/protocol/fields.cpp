@@ -14,10 +14,10 @@ std::string number_text(double value) {
 }
 
 ApiError out_of_range(std::string_view kind, bool is_above, std::string_view param, double bound) {
-    return invalid_request(
-        std::string{kind} + (is_above ? "_above_max_value" : "_below_min_value"), param,
-        "Invalid '" + std::string{param} + "': expected a value " + (is_above ? "<= " : ">= ") +
-            number_text(bound) + ".");
+    return invalid_request(std::string{kind} + (is_above ? "_above_max_value" : "_below_min_value"),
+                           param,
+                           "Invalid '" + std::string{param} + "': expected a value " +
+                               (is_above ? "<= " : ">= ") + number_text(bound) + ".");
 }
 
 }  // namespace
@@ -34,7 +34,8 @@ bool FieldReader::integer(const json::value& value, std::string_view param, std:
         const double d = value.get_double();
         if (d != std::floor(d)) return fail(wrong_type(param, "an integer"));
         if (d >= kTwo63 || d < -kTwo63) {
-            return fail(out_of_range("integer", d > 0, param, static_cast<double>(d > 0 ? max : min)));
+            return fail(
+                out_of_range("integer", d > 0, param, static_cast<double>(d > 0 ? max : min)));
         }
         number = static_cast<std::int64_t>(d);
     } else {

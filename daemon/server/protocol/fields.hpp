@@ -1,5 +1,10 @@
 #pragma once
 
+#include "daemon/server/protocol/error.hpp"
+
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -7,11 +12,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-
-#include <boost/json/object.hpp>
-#include <boost/json/value.hpp>
-
-#include "daemon/server/protocol/error.hpp"
 
 namespace server {
 

@@ -21,9 +21,9 @@ using Value = json::value;
 using Reader = FieldReader;
 
 ApiError too_many(std::string_view param, std::size_t max) {
-    return invalid_request("array_above_max_length", param,
-                           "Invalid '" + std::string{param} + "': at most " + std::to_string(max) +
-                               " entries.");
+    return invalid_request(
+        "array_above_max_length", param,
+        "Invalid '" + std::string{param} + "': at most " + std::to_string(max) + " entries.");
 }
 
 bool read_top_k(const Value& value, Target& t, Reader& r) {
@@ -78,10 +78,10 @@ bool add_bias(std::int64_t id, const Value& bias, Target& t, Reader& r) {
 
 bool read_logit_bias(const Value& value, Target& t, Reader& r) {
     if (value.is_array()) {  // [[id, bias], …]
-        if (value.get_array().size() > kMaxBiases) return r.fail(too_many("logit_bias", kMaxBiases));
+        if (value.get_array().size() > kMaxBiases)
+            return r.fail(too_many("logit_bias", kMaxBiases));
         for (const Value& pair : value.get_array()) {
-            if (!pair.is_array() || pair.get_array().size() != 2 ||
-                !pair.get_array()[0].is_int64())
+            if (!pair.is_array() || pair.get_array().size() != 2 || !pair.get_array()[0].is_int64())
                 return r.fail(wrong_type("logit_bias", "pairs of token id and bias"));
             if (!add_bias(pair.get_array()[0].get_int64(), pair.get_array()[1], t, r)) return false;
         }

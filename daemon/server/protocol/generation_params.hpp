@@ -1,14 +1,14 @@
 #pragma once
 
+#include "daemon/base/request.hpp"
+#include "daemon/server/protocol/fields.hpp"
+
+#include <boost/json/value.hpp>
+
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
-
-#include <boost/json/value.hpp>
-
-#include "daemon/base/request.hpp"
-#include "daemon/server/protocol/fields.hpp"
 
 namespace server {
 

@@ -1,12 +1,12 @@
 #include "daemon/server/protocol/json_text.hpp"
 
-#include <charconv>
-#include <cmath>
-#include <cstddef>
-
 #include <boost/json/basic_parser_impl.hpp>
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
+
+#include <charconv>
+#include <cmath>
+#include <cstddef>
 
 namespace server {
 namespace json = boost::json;
@@ -79,11 +79,21 @@ void append_escaped(std::string& out, std::string_view text) {
         out.append(text, begin, i - begin);
         begin = i + 1;
         switch (c) {
-            case '"': out += "\\\""; break;
-            case '\\': out += "\\\\"; break;
-            case '\n': out += "\\n"; break;
-            case '\r': out += "\\r"; break;
-            case '\t': out += "\\t"; break;
+            case '"':
+                out += "\\\"";
+                break;
+            case '\\':
+                out += "\\\\";
+                break;
+            case '\n':
+                out += "\\n";
+                break;
+            case '\r':
+                out += "\\r";
+                break;
+            case '\t':
+                out += "\\t";
+                break;
             default:
                 out += "\\u00";
                 out += kHex[c >> 4U];

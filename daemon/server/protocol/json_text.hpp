@@ -1,11 +1,11 @@
 #pragma once
 
-#include <string>
-#include <string_view>
+#include "daemon/server/protocol/error.hpp"
 
 #include <boost/json/object.hpp>
 
-#include "daemon/server/protocol/error.hpp"
+#include <string>
+#include <string_view>
 
 namespace server {
 

@@ -1,11 +1,11 @@
 #include "daemon/server/protocol/response_events.hpp"
 
-#include <charconv>
-#include <utility>
+#include "daemon/server/protocol/json_text.hpp"
 
 #include <boost/json/serialize.hpp>
 
-#include "daemon/server/protocol/json_text.hpp"
+#include <charconv>
+#include <utility>
 
 namespace server {
 namespace json = boost::json;
@@ -46,8 +46,8 @@ json::object static_fields(const ResponseRequest& request, std::string_view fing
     out["service_tier"] = "default";
     out["store"] = false;
     out["temperature"] = tidy(request.params.sampling.temperature);
-    out["text"] = member("text", json::object{{"format", json::object{{"type", "text"}}},
-                                              {"verbosity", "medium"}});
+    out["text"] = member(
+        "text", json::object{{"format", json::object{{"type", "text"}}}, {"verbosity", "medium"}});
     out["tool_choice"] = member("tool_choice", "auto");
     out["tools"] = member("tools", json::array{});
     out["top_logprobs"] = request.top_logprobs;
@@ -240,14 +240,13 @@ void ResponseEvents::append_response(std::string& out, std::string_view status, 
     if (has_output && has_item_) append_item(out, item_status_);
     out += R"(],"usage":)";
     if (usage != nullptr) {
-        out += R"({"input_tokens":)" + std::to_string(usage->prompt_tokens) +
-               R"(,"input_tokens_details":{"cached_tokens":)" +
-               std::to_string(usage->cached_tokens) +
-               R"(,"cache_write_tokens":0},"output_tokens":)" +
-               std::to_string(usage->output_tokens) +
-               R"(,"output_tokens_details":{"reasoning_tokens":)" +
-               std::to_string(usage->reasoning_tokens) + R"(},"total_tokens":)" +
-               std::to_string(usage->prompt_tokens + usage->output_tokens) + '}';
+        out +=
+            R"({"input_tokens":)" + std::to_string(usage->prompt_tokens) +
+            R"(,"input_tokens_details":{"cached_tokens":)" + std::to_string(usage->cached_tokens) +
+            R"(,"cache_write_tokens":0},"output_tokens":)" + std::to_string(usage->output_tokens) +
+            R"(,"output_tokens_details":{"reasoning_tokens":)" +
+            std::to_string(usage->reasoning_tokens) + R"(},"total_tokens":)" +
+            std::to_string(usage->prompt_tokens + usage->output_tokens) + '}';
     } else {
         out += "null";
     }

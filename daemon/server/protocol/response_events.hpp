@@ -1,13 +1,13 @@
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <string_view>
-
 #include "daemon/server/protocol/error.hpp"
 #include "daemon/server/protocol/event_text.hpp"
 #include "daemon/server/protocol/response_request.hpp"
 #include "daemon/server/protocol/usage.hpp"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
 
 namespace server {
 
@@ -39,8 +39,8 @@ public:
     [[nodiscard]] std::string item_done(bool is_complete);
     /// response.completed, response.incomplete or response.failed.
     /// @param error  with ResponseEnd::failed
-    [[nodiscard]] std::string terminal(ResponseEnd end, const Usage& usage,
-                                       const ApiError* error, std::int64_t completed_at);
+    [[nodiscard]] std::string terminal(ResponseEnd end, const Usage& usage, const ApiError* error,
+                                       std::int64_t completed_at);
 
     /// The response object by itself, for HTTP without streaming.
     [[nodiscard]] std::string response_object(ResponseEnd end, const Usage& usage,
@@ -65,7 +65,7 @@ private:
     std::string tail_;       // what never changes, closing brace included
     std::string stream_id_;  // as a member ,"stream_id":"…" or ""
     std::string text_;
-    std::string logprobs_;   // entries of the whole text
+    std::string logprobs_;  // entries of the whole text
     std::string item_status_ = "in_progress";
     bool has_item_ = false;
     int sequence_number_ = 0;

@@ -1,9 +1,9 @@
 #include "daemon/server/protocol/response_request.hpp"
 
-#include <algorithm>
-
 #include "daemon/server/protocol/conversation.hpp"
 #include "daemon/server/protocol/tools.hpp"
+
+#include <algorithm>
 
 namespace server {
 namespace json = boost::json;
@@ -13,11 +13,14 @@ using Value = json::value;
 using Reader = FieldReader;
 using Request = ResponseRequest;
 
-constexpr std::string_view kIncludes[] = {
-    "message.output_text.logprobs",          "reasoning.encrypted_content",
-    "file_search_call.results",              "web_search_call.results",
-    "web_search_call.action.sources",        "message.input_image.image_url",
-    "computer_call_output.output.image_url", "code_interpreter_call.outputs"};
+constexpr std::string_view kIncludes[] = {"message.output_text.logprobs",
+                                          "reasoning.encrypted_content",
+                                          "file_search_call.results",
+                                          "web_search_call.results",
+                                          "web_search_call.action.sources",
+                                          "message.input_image.image_url",
+                                          "computer_call_output.output.image_url",
+                                          "code_interpreter_call.outputs"};
 constexpr std::string_view kTruncations[] = {"auto", "disabled"};
 constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium",
                                          "high", "xhigh",   "max"};
@@ -29,8 +32,8 @@ constexpr std::size_t kMaxMetadataBytes = 512 * 4;  // 512 characters
 
 bool read_input(const Value& value, Request& request, Reader& reader) {
     if (value.is_string()) {
-        request.input = json::array{
-            json::object{{"type", "message"}, {"role", "user"}, {"content", value}}};
+        request.input =
+            json::array{json::object{{"type", "message"}, {"role", "user"}, {"content", value}}};
         return true;
     }
     if (!value.is_array()) return reader.fail(wrong_type("input", "a string or an array"));
@@ -236,8 +239,8 @@ bool read_envelope(const json::object& message, const ParseContext& context, Req
     if (context.is_http) {
         for (const char* name : {"stream_id", "generate"}) {
             if (given(message, name) != nullptr)
-                return reader.fail(invalid_request("unknown_parameter", name,
-                                                   std::string{"Unknown parameter: '"} + name + "'."));
+                return reader.fail(invalid_request(
+                    "unknown_parameter", name, std::string{"Unknown parameter: '"} + name + "'."));
         }
         return true;
     }
@@ -295,14 +298,14 @@ Parsed<ResponseRequest> parse_response_request(const json::object& message,
         if (read_generation_param(name, value, context.vocab_size, request.params, reader))
             return !reader.failed();
         return !context.strict ||
-               reader.fail(invalid_request("unknown_parameter", name.substr(0, 64),
-                                           "Unknown parameter: '" +
-                                               std::string{name.substr(0, 64)} + "'."));
+               reader.fail(invalid_request(
+                   "unknown_parameter", name.substr(0, 64),
+                   "Unknown parameter: '" + std::string{name.substr(0, 64)} + "'."));
     };
-    const bool is_fine =
-        read_envelope(message, context, request, reader) &&
-        read_fields<Request>(message, kFields, request, reader, unknown) &&
-        read_tool_fields(message, context, request, reader) && check_required(request, reader);
+    const bool is_fine = read_envelope(message, context, request, reader) &&
+                         read_fields<Request>(message, kFields, request, reader, unknown) &&
+                         read_tool_fields(message, context, request, reader) &&
+                         check_required(request, reader);
     if (!is_fine) return reader.take_error();
     return request;
 }

@@ -1,25 +1,25 @@
 #pragma once
 
-#include <optional>
-#include <string>
-#include <string_view>
+#include "daemon/server/protocol/generation_params.hpp"
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 
-#include "daemon/server/protocol/generation_params.hpp"
+#include <optional>
+#include <string>
+#include <string_view>
 
 namespace server {
 
 /// What a parser must know besides the message.
 struct ParseContext {
     std::int32_t vocab_size = 0;
-    bool strict = false;               ///< unknown fields are refused
+    bool strict = false;  ///< unknown fields are refused
     bool reject_hosted_tools = false;
-    bool is_http = false;              ///< no type, stream_id, generate; stream counts
+    bool is_http = false;  ///< no type, stream_id, generate; stream counts
     std::int32_t max_choices = 8;
     std::size_t max_prompts = 64;
-    base::Sampling sampling;           ///< for the fields that a request leaves out
+    base::Sampling sampling;  ///< for the fields that a request leaves out
 };
 
 /// A checked `response.create`, or the body of POST /v1/responses.
@@ -31,15 +31,15 @@ struct ResponseRequest {
     std::string stream_id;  ///< "": the default lane
     bool store = true;
     bool generate = true;
-    bool stream = false;    ///< HTTP only
+    bool stream = false;  ///< HTTP only
     GenerationParams params;
     std::int32_t top_logprobs = 0;
-    bool want_logprobs = false;      ///< include: message.output_text.logprobs
-    boost::json::array functions;    ///< of `tools`, in chat shape
+    bool want_logprobs = false;    ///< include: message.output_text.logprobs
+    boost::json::array functions;  ///< of `tools`, in chat shape
     bool is_call_forced = false;
-    bool drop_oldest = false;        ///< truncation: auto
+    bool drop_oldest = false;  ///< truncation: auto
     std::string reasoning_effort;
-    bool is_plain_text = true;       ///< text.format: no grammar asked for
+    bool is_plain_text = true;  ///< text.format: no grammar asked for
     /// What goes back in the response object as it came: instructions, metadata, tools, …
     boost::json::object echo;
 };

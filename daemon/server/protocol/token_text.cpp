@@ -1,10 +1,10 @@
 #include "daemon/server/protocol/token_text.hpp"
 
-#include <algorithm>
-
 #include "daemon/server/protocol/json_text.hpp"
 #include "daemon/server/text_codec.hpp"
 #include "daemon/text/utf8.hpp"
+
+#include <algorithm>
 
 namespace server {
 namespace {

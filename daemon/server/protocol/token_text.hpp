@@ -1,10 +1,10 @@
 #pragma once
 
+#include "daemon/base/request.hpp"
+
 #include <cstdint>
 #include <string>
 #include <string_view>
-
-#include "daemon/base/request.hpp"
 
 namespace server {
 

@@ -6,7 +6,9 @@ namespace server {
 namespace json = boost::json;
 namespace {
 
-std::string_view view(const json::string& text) { return {text.data(), text.size()}; }
+std::string_view view(const json::string& text) {
+    return {text.data(), text.size()};
+}
 
 std::string_view string_member(const json::object& object, std::string_view key) {
     const json::value* value = object.if_contains(key);
@@ -44,8 +46,7 @@ bool read_function(const json::object& body, const std::string& at, json::array&
             return reader.fail(wrong_type(at + ".parameters", "an object"));
         function["parameters"] = *parameters;
     } else {
-        function["parameters"] =
-            json::object{{"type", "object"}, {"properties", json::object{}}};
+        function["parameters"] = json::object{{"type", "object"}, {"properties", json::object{}}};
     }
     functions.push_back({{"type", "function"}, {"function", std::move(function)}});
     return true;
@@ -104,8 +105,7 @@ bool check_tool_choice(const json::value& value, const json::array& functions, b
         if (word == "required") return need_tools();
         return reader.fail(invalid_value("tool_choice", "Unknown value for 'tool_choice'."));
     }
-    if (!value.is_object())
-        return reader.fail(wrong_type("tool_choice", "a string or an object"));
+    if (!value.is_object()) return reader.fail(wrong_type("tool_choice", "a string or an object"));
     const json::object& choice = value.get_object();
     const std::string_view type = string_member(choice, "type");
     if (type == "function") {
@@ -133,8 +133,8 @@ bool check_tool_choice(const json::value& value, const json::array& functions, b
         }
         return need_tools();
     }
-    return reader.fail(invalid_request("unsupported_value", "tool_choice",
-                                       "Only functions can be chosen."));
+    return reader.fail(
+        invalid_request("unsupported_value", "tool_choice", "Only functions can be chosen."));
 }
 
 bool is_schema(const json::value& schema, int depth) {

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <string_view>
+#include "daemon/server/protocol/fields.hpp"
 
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
 
-#include "daemon/server/protocol/fields.hpp"
+#include <string_view>
 
 namespace server {
 

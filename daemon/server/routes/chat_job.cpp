@@ -1,13 +1,13 @@
-#include <algorithm>
-#include <ctime>
-#include <utility>
-
 #include "daemon/server/ids.hpp"
 #include "daemon/server/protocol/completion_request.hpp"
 #include "daemon/server/protocol/json_text.hpp"
 #include "daemon/server/routes/jobs.hpp"
 #include "daemon/server/session/choice_job.hpp"
 #include "daemon/server/session/prepare.hpp"
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
 
 namespace server {
 namespace {
@@ -17,7 +17,10 @@ class ChatJob final : public ChoiceJob {
 public:
     ChatJob(Core& core, std::shared_ptr<const Model> model, ChatRequest request,
             const HttpRequest& http, HttpExchange& exchange)
-        : ChoiceJob{core, model, http, exchange,
+        : ChoiceJob{core,
+                    model,
+                    http,
+                    exchange,
                     Setup{.api = metrics::Api::chat,
                           .n = request.n,
                           .is_stream = request.stream,
@@ -37,8 +40,8 @@ public:
         inputs.functions = request_.functions;
         inputs.reasoning_effort = request_.reasoning_effort;
         inputs.template_kwargs = request_.template_kwargs;
-        run([inputs = std::move(inputs)](const Model& model) -> Prompts {
-            auto ids = encode_chat(model, inputs);
+        run([inputs = std::move(inputs), &core = core_](const Model& model) -> Prompts {
+            auto ids = encode_chat(model, core.metrics, inputs);
             if (!ids) {
                 ApiError error = ids.error();
                 error.param = "messages";
@@ -79,14 +82,14 @@ private:
             all += entries;
             return;
         }
-        if (entries.empty() && exchange_.merge(choice.last_chunk, delta.text)) return;
+        if (exchange_.merge(entries.empty() ? choice.last_chunk : 0, delta.text)) return;
         const ChatChoice chunk{.index = choice.index, .content = delta.text, .logprobs = entries};
         choice.last_chunk = exchange_.send(chat_chunk(head_, chunk, request_.include_usage));
     }
 
     void send_finish(Choice& choice) override {
-        exchange_.send({chat_finish_chunk(head_, choice.index, choice.finish_reason,
-                                          request_.include_usage)});
+        exchange_.send(
+            {chat_finish_chunk(head_, choice.index, choice.finish_reason, request_.include_usage)});
     }
 
     std::string whole_answer(const Usage& usage) override {

@@ -1,14 +1,14 @@
-#include <algorithm>
-#include <ctime>
-#include <limits>
-#include <utility>
-
 #include "daemon/server/ids.hpp"
 #include "daemon/server/protocol/completion_request.hpp"
 #include "daemon/server/protocol/json_text.hpp"
 #include "daemon/server/routes/jobs.hpp"
 #include "daemon/server/session/choice_job.hpp"
 #include "daemon/server/session/prepare.hpp"
+
+#include <algorithm>
+#include <ctime>
+#include <limits>
+#include <utility>
 
 namespace server {
 namespace {
@@ -18,7 +18,10 @@ class CompletionJob final : public ChoiceJob {
 public:
     CompletionJob(Core& core, std::shared_ptr<const Model> model, CompletionRequest request,
                   const HttpRequest& http, HttpExchange& exchange)
-        : ChoiceJob{core, model, http, exchange,
+        : ChoiceJob{core,
+                    model,
+                    http,
+                    exchange,
                     Setup{.api = metrics::Api::completions,
                           .n = request.n,
                           .is_stream = request.stream,
@@ -32,10 +35,10 @@ public:
 
     void start() {
         const int num_new = request_.params.max_tokens > 0 ? 1 : 0;
-        run([prompts = request_.prompts, num_new](const Model& model) -> Prompts {
+        run([prompts = request_.prompts, num_new, &core = core_](const Model& model) -> Prompts {
             std::vector<Ids> encoded;
             for (const Prompt& prompt : prompts) {
-                auto ids = encode_prompt(model, prompt, num_new);
+                auto ids = encode_prompt(model, core.metrics, prompt, num_new);
                 if (!ids) return ids.error();
                 encoded.push_back(std::move(*ids));
             }
@@ -105,9 +108,10 @@ private:
             choice.text += text;
             return;
         }
-        if (tokens.empty() && exchange_.merge(choice.last_chunk, text)) return;
+        if (exchange_.merge(tokens.empty() ? choice.last_chunk : 0, text)) return;
         const std::string entries = take_logprobs(choice);
-        const Ids ids = request_.return_token_ids ? std::exchange(token_ids_[at(choice)], {}) : Ids{};
+        const Ids ids =
+            request_.return_token_ids ? std::exchange(token_ids_[at(choice)], {}) : Ids{};
         const TextChoice chunk{.index = choice.index,
                                .text = text,
                                .logprobs = entries,

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <memory>
-
 #include "daemon/server/session/http_exchange.hpp"
+
+#include <memory>
 
 namespace server {
 

@@ -1,10 +1,10 @@
-#include <utility>
-
 #include "daemon/server/core.hpp"
 #include "daemon/server/protocol/conversation.hpp"
 #include "daemon/server/protocol/json_text.hpp"
 #include "daemon/server/routes/jobs.hpp"
 #include "daemon/server/session/response_turn.hpp"
+
+#include <utility>
 
 namespace server {
 namespace {
@@ -17,9 +17,9 @@ public:
         : exchange_{exchange}, is_stream_{request.stream} {
         boost::json::array context = std::move(request.input).value_or(boost::json::array{});
         request.input.reset();
-        const TurnOrigin origin{
-            http.client, http.received,
-            is_stream_ ? metrics::Transport::sse : metrics::Transport::http, http.log_id};
+        const TurnOrigin origin{http.client, http.received,
+                                is_stream_ ? metrics::Transport::sse : metrics::Transport::http,
+                                http.log_id};
         turn_ = std::make_shared<ResponseTurn>(core, std::move(model), std::move(request),
                                                std::move(context), *this, origin);
     }
@@ -36,6 +36,7 @@ private:
     bool merge(Outbox::Serial serial, std::string_view text) override {
         return is_stream_ && exchange_.merge(serial, text);
     }
+    [[nodiscard]] bool is_closed() const override { return exchange_.is_too_slow(); }
     void refuse(const ApiError& error) override { exchange_.refuse(error); }
     void done(ResponseTurn& turn, bool) override {
         if (exchange_.is_finished()) return;  // refused

@@ -1,10 +1,10 @@
 #include "daemon/server/routes/router.hpp"
 
-#include <utility>
-
 #include "daemon/server/core.hpp"
 #include "daemon/server/protocol/json_text.hpp"
 #include "daemon/server/routes/jobs.hpp"
+
+#include <utility>
 
 namespace server {
 namespace {
@@ -27,8 +27,8 @@ std::string model_object(const ModelCard& card, std::string_view id) {
     append_string(out, id);
     out += R"(,"object":"model","created":)" + std::to_string(card.created) + R"(,"owned_by":)";
     append_string(out, card.owned_by);
-    out += R"(,"context_length":)" + std::to_string(card.context_length) +
-           R"(,"system_fingerprint":)";
+    out +=
+        R"(,"context_length":)" + std::to_string(card.context_length) + R"(,"system_fingerprint":)";
     append_string(out, card.fingerprint);
     out += '}';
     return out;
@@ -77,12 +77,15 @@ bool needs_key(Route route, bool metrics_need_key) {
     switch (route) {
         case Route::none:
         case Route::healthz:
-        case Route::readyz: return false;
-        case Route::metrics: return metrics_need_key;
+        case Route::readyz:
+            return false;
+        case Route::metrics:
+            return metrics_need_key;
         case Route::models:
         case Route::responses:
         case Route::completions:
-        case Route::chat_completions: return true;
+        case Route::chat_completions:
+            return true;
     }
     return true;
 }
@@ -93,10 +96,13 @@ std::string_view allowed_methods(Route route) {
         case Route::healthz:
         case Route::readyz:
         case Route::metrics:
-        case Route::models: return "GET, HEAD";
-        case Route::responses: return "GET, POST";
+        case Route::models:
+            return "GET, HEAD";
+        case Route::responses:
+            return "GET, POST";
         case Route::completions:
-        case Route::chat_completions: return "POST";
+        case Route::chat_completions:
+            return "POST";
     }
     return "";
 }
@@ -116,23 +122,28 @@ std::shared_ptr<HttpJob> serve_request(Core& core, Route route, HttpRequest requ
         return answer(error_reply(error));
     }
     if (is_read_route ? !is_read : request.method != "POST") {
-        ApiError error = invalid_request("method_not_allowed", "",
-                                         "This path does not take " +
-                                             request.method.substr(0, 16) + ".");
+        ApiError error =
+            invalid_request("method_not_allowed", "",
+                            "This path does not take " + request.method.substr(0, 16) + ".");
         error.status = 405;
         HttpReply reply = error_reply(error);
         reply.headers.emplace_back("Allow", allowed_methods(route));
         return answer(std::move(reply));
     }
     switch (route) {
-        case Route::healthz: return answer(plain_text(200, "ok\n"));
-        case Route::readyz: return answer(readiness(core));
-        case Route::metrics: return answer(metrics_text(core));
-        case Route::models: return answer(models(core, request.path));
+        case Route::healthz:
+            return answer(plain_text(200, "ok\n"));
+        case Route::readyz:
+            return answer(readiness(core));
+        case Route::metrics:
+            return answer(metrics_text(core));
+        case Route::models:
+            return answer(models(core, request.path));
         case Route::none:
         case Route::responses:
         case Route::completions:
-        case Route::chat_completions: break;
+        case Route::chat_completions:
+            break;
     }
     if (const auto refusal = core.refusal()) {
         core.count_rejection(*refusal);

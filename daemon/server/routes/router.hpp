@@ -1,10 +1,10 @@
 #pragma once
 
+#include "daemon/server/session/http_exchange.hpp"
+
 #include <memory>
 #include <string>
 #include <string_view>
-
-#include "daemon/server/session/http_exchange.hpp"
 
 namespace server {
 
@@ -16,8 +16,8 @@ enum class Route : std::uint8_t {
     healthz,
     readyz,
     metrics,
-    models,       // the list, and one model below it
-    responses,    // POST, and GET for the WebSocket upgrade
+    models,     // the list, and one model below it
+    responses,  // POST, and GET for the WebSocket upgrade
     completions,
     chat_completions,
 };

@@ -1,13 +1,13 @@
 #include "daemon/server/session/channel.hpp"
 
-#include <algorithm>
-#include <chrono>
-#include <utility>
+#include "daemon/server/protocol/conversation.hpp"
+#include "daemon/server/protocol/json_text.hpp"
 
 #include <boost/json/serialize.hpp>
 
-#include "daemon/server/protocol/conversation.hpp"
-#include "daemon/server/protocol/json_text.hpp"
+#include <algorithm>
+#include <chrono>
+#include <utility>
 
 namespace server {
 namespace json = boost::json;
@@ -22,7 +22,8 @@ std::size_t estimate_bytes(const json::value& value) {
     if (value.is_array())
         for (const json::value& item : value.get_array()) bytes += estimate_bytes(item);
     if (value.is_object())
-        for (const auto& [key, item] : value.get_object()) bytes += key.size() + estimate_bytes(item);
+        for (const auto& [key, item] : value.get_object())
+            bytes += key.size() + estimate_bytes(item);
     return bytes;
 }
 
@@ -39,8 +40,12 @@ ApiError stream_limit(std::size_t max_lanes) {
 }
 
 ApiError queue_full() {
-    ApiError error{429, "rate_limit_error", "websocket_queue_full",
-                   "Too many responses are queued on this connection.", "", 1};
+    ApiError error{429,
+                   "rate_limit_error",
+                   "websocket_queue_full",
+                   "Too many responses are queued on this connection.",
+                   "",
+                   1};
     return error;
 }
 
@@ -75,7 +80,9 @@ Channel::Channel(Core& core, Outbox& outbox, std::uint64_t client, std::string l
       log_id_{std::move(log_id)},
       wake_{std::move(wake)} {}
 
-Channel::~Channel() { core_.metrics.ws_streams.add(-static_cast<double>(num_in_flight_)); }
+Channel::~Channel() {
+    core_.metrics.ws_streams.add(-static_cast<double>(num_in_flight_));
+}
 
 void Channel::on_message(std::string_view text) {
     core_.metrics.ws_messages(metrics::Direction::in).add();
@@ -128,7 +135,8 @@ void Channel::on_create(const json::object& message, std::size_t bytes) {
         waiting_bytes_ + bytes > core_.options.limits.max_waiting_bytes)
         return refuse(queue_full());
 
-    // Mistakes wait their turn too: on a busy lane an error would be taken for the end of what runs.
+    // Mistakes wait their turn too: on a busy lane an error would be taken for the end of what
+    // runs.
     Waiting waiting{&lane->second, read_create(message), nullptr, base::Clock::now(), bytes};
     if (waiting.request && !waiting.request->previous_response_id.empty())
         waiting.parent = find_history(waiting.request->previous_response_id);
@@ -312,8 +320,7 @@ void Channel::expire() {
 }
 
 void Channel::abort() {
-    for (Waiting& waiting : std::exchange(waiting_, {}))
-        send_error(draining(), waiting.lane->id());
+    for (Waiting& waiting : std::exchange(waiting_, {})) send_error(draining(), waiting.lane->id());
     for (auto& [id, lane] : lanes_)
         if (const std::shared_ptr<ResponseTurn> turn = lane.turn) turn->fail(base::Errc::draining);
 }
@@ -358,12 +365,10 @@ Outbox::Serial Channel::Lane::send(std::string_view, EventText event) {
 }
 
 bool Channel::Lane::merge(Outbox::Serial serial, std::string_view text) {
-    // Checked where text is added, not where a response ends: the last events of one may be large,
-    // but they are few and bounded by its text.
-    if (channel_.outbox_.is_over_hard() && !channel_.is_too_slow_) {
-        channel_.is_too_slow_ = true;
+    // Looked at where text is added, not where a response ends: the last events of one may be
+    // large, but they are few and bounded by its text.
+    if (channel_.outbox_.is_over_hard() && !std::exchange(channel_.is_too_slow_, true))
         channel_.wake_();
-    }
     return channel_.outbox_.merge(serial, text);
 }
 

@@ -1,5 +1,13 @@
 #pragma once
 
+#include "daemon/server/core.hpp"
+#include "daemon/server/protocol/response_request.hpp"
+#include "daemon/server/session/outbox.hpp"
+#include "daemon/server/session/response_turn.hpp"
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -8,14 +16,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-
-#include <boost/json/array.hpp>
-#include <boost/json/object.hpp>
-
-#include "daemon/server/core.hpp"
-#include "daemon/server/protocol/response_request.hpp"
-#include "daemon/server/session/outbox.hpp"
-#include "daemon/server/session/response_turn.hpp"
 
 namespace server {
 
@@ -69,6 +69,7 @@ private:
         Lane(Channel& channel, std::string id) : channel_{channel}, id_{std::move(id)} {}
         Outbox::Serial send(std::string_view type, EventText event) override;
         bool merge(Outbox::Serial serial, std::string_view text) override;
+        [[nodiscard]] bool is_closed() const override { return channel_.is_too_slow_; }
         void refuse(const ApiError& error) override { channel_.send_error(error, id_); }
         void done(ResponseTurn& ended, bool is_success) override;
 

@@ -1,8 +1,8 @@
 #include "daemon/server/session/choice_job.hpp"
 
-#include <utility>
-
 #include "daemon/server/session/prepare.hpp"
+
+#include <utility>
 
 namespace server {
 
@@ -23,14 +23,14 @@ ChoiceJob::~ChoiceJob() {
 }
 
 void ChoiceJob::run(std::function<Prompts(const Model&)> make_prompts) {
-    core_.helper.run([self = weak_from_this(), model = model_,
-                      make_prompts = std::move(make_prompts)] {
-        auto prompts = std::make_shared<Prompts>(make_prompts(*model));
-        return [self, prompts] {
-            if (const auto job = self.lock(); job && !job->is_done_)
-                job->begin(std::move(*prompts));
-        };
-    });
+    core_.helper.run(
+        [self = weak_from_this(), model = model_, make_prompts = std::move(make_prompts)] {
+            auto prompts = std::make_shared<Prompts>(make_prompts(*model));
+            return [self, prompts] {
+                if (const auto job = self.lock(); job && !job->is_done_)
+                    job->begin(std::move(*prompts));
+            };
+        });
 }
 
 void ChoiceJob::begin(Prompts prompts) {
@@ -50,13 +50,12 @@ void ChoiceJob::begin(Prompts prompts) {
             // A seed names one text; further choices are other texts.
             if (params_.seed) request.sampling.seed += static_cast<std::uint64_t>(i);
             adjust(request);
-            choice.generation_.emplace(
-                core_, model_->codec,
-                TextStreamOptions{.stop = params_.stop,
-                                  .include_stop = params_.include_stop,
-                                  .render_special = !params_.skip_special,
-                                  .at_text_start = setup_.at_text_start},
-                setup_.report_tokens, choice);
+            choice.generation_.emplace(core_, model_->codec,
+                                       TextStreamOptions{.stop = params_.stop,
+                                                         .include_stop = params_.include_stop,
+                                                         .render_special = !params_.skip_special,
+                                                         .at_text_start = setup_.at_text_start},
+                                       setup_.report_tokens, choice);
             if (const auto started = choice.generation_->start(std::move(request)); !started)
                 return fail(from_errc(static_cast<base::Errc>(started.error().value())));
         }
@@ -98,7 +97,9 @@ void ChoiceJob::complete() {
     exchange_.finish();
 }
 
-void ChoiceJob::abort() { fail(from_errc(base::Errc::draining)); }
+void ChoiceJob::abort() {
+    fail(from_errc(base::Errc::draining));
+}
 
 void ChoiceJob::fail(const ApiError& error) {
     if (is_done_) return;
@@ -113,8 +114,8 @@ void ChoiceJob::fail(const ApiError& error) {
 
 void ChoiceJob::count(metrics::Outcome outcome) {
     core_.metrics
-        .requests(setup_.api,
-                  setup_.is_stream ? metrics::Transport::sse : metrics::Transport::http, outcome)
+        .requests(setup_.api, setup_.is_stream ? metrics::Transport::sse : metrics::Transport::http,
+                  outcome)
         .add();
 }
 

@@ -1,5 +1,12 @@
 #pragma once
 
+#include "daemon/metrics/labels.hpp"
+#include "daemon/server/core.hpp"
+#include "daemon/server/protocol/completion_text.hpp"
+#include "daemon/server/protocol/generation_params.hpp"
+#include "daemon/server/session/generation.hpp"
+#include "daemon/server/session/http_exchange.hpp"
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -7,13 +14,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "daemon/metrics/labels.hpp"
-#include "daemon/server/core.hpp"
-#include "daemon/server/protocol/completion_text.hpp"
-#include "daemon/server/protocol/generation_params.hpp"
-#include "daemon/server/session/generation.hpp"
-#include "daemon/server/session/http_exchange.hpp"
 
 namespace server {
 

@@ -1,9 +1,9 @@
 #include "daemon/server/session/generation.hpp"
 
+#include "daemon/server/core.hpp"
+
 #include <chrono>
 #include <utility>
-
-#include "daemon/server/core.hpp"
 
 namespace server {
 namespace {
@@ -51,14 +51,20 @@ void Generation::on_event(base::TokenEvent& event) {
             }
             listener_.on_prompt_scored(std::move(event.logprobs));
             break;
-        case Kind::token: on_token(event); return;
-        case Kind::finished: break;
+        case Kind::token:
+            on_token(event);
+            return;
+        case Kind::finished:
+            break;
     }
     using Reason = GenerationEnd::Reason;
     switch (event.finish) {
-        case base::FinishReason::none: return;
-        case base::FinishReason::stop: return end({Reason::stop});
-        case base::FinishReason::length: return end({Reason::length});
+        case base::FinishReason::none:
+            return;
+        case base::FinishReason::stop:
+            return end({Reason::stop});
+        case base::FinishReason::length:
+            return end({Reason::length});
         case base::FinishReason::cancelled:
             return end({Reason::error, base::Errc::cancelled, std::move(event.detail)});
         case base::FinishReason::error:
@@ -90,8 +96,10 @@ void Generation::on_token(base::TokenEvent& event) {
         listener_.on_delta({std::move(decoded.text), std::exchange(held_, {})});
     switch (event.finish) {
         case base::FinishReason::none:
-        case base::FinishReason::stop: return;
-        case base::FinishReason::length: return end({GenerationEnd::Reason::length});
+        case base::FinishReason::stop:
+            return;
+        case base::FinishReason::length:
+            return end({GenerationEnd::Reason::length});
         case base::FinishReason::cancelled:
             return end({GenerationEnd::Reason::error, base::Errc::cancelled});
         case base::FinishReason::error:

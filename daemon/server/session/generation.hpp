@@ -1,14 +1,14 @@
 #pragma once
 
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "daemon/base/request.hpp"
 #include "daemon/server/dispatcher.hpp"
 #include "daemon/server/protocol/token_text.hpp"
 #include "daemon/server/protocol/usage.hpp"
 #include "daemon/server/text_codec.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
 
 namespace server {
 

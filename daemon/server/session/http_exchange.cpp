@@ -35,9 +35,10 @@ Outbox::Serial HttpExchange::send(EventText event, std::string_view name) {
 }
 
 bool HttpExchange::merge(Outbox::Serial serial, std::string_view text) {
-    const bool is_merged = outbox_.merge(serial, text);
-    if (is_merged) wake_();
-    return is_merged;
+    // Looked at where text is added, not where a stream ends: the last events may be large, but
+    // they are few and bounded by the text.
+    if (outbox_.is_over_hard() && !std::exchange(is_too_slow_, true)) wake_();
+    return is_too_slow_ || outbox_.merge(serial, text);
 }
 
 void HttpExchange::finish() {

@@ -1,5 +1,9 @@
 #pragma once
 
+#include "daemon/base/request.hpp"
+#include "daemon/server/protocol/error.hpp"
+#include "daemon/server/session/outbox.hpp"
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -9,16 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/base/request.hpp"
-#include "daemon/server/protocol/error.hpp"
-#include "daemon/server/session/outbox.hpp"
-
 namespace server {
 
 /// An HTTP request, read whole.
 struct HttpRequest {
     std::string method;
-    std::string path;    ///< without query, percent signs as they came
+    std::string path;  ///< without query, percent signs as they came
     std::string body;
     std::string log_id;  ///< also x-request-id
     std::uint64_t client = 0;
@@ -51,8 +51,11 @@ public:
     /// One `data:` event, with an `event:` line where a name is given. The first one begins the
     /// stream, after which reply() is no longer possible.
     Outbox::Serial send(EventText event, std::string_view name = {});
-    /// See Outbox::merge.
+    /// See Outbox::merge; asked before every delta, with serial 0 where it stands alone. Where a
+    /// delta finds the queue over its hard mark, the client is too slow: it is swallowed.
     bool merge(Outbox::Serial serial, std::string_view text);
+    /// Nothing more need be generated: the session is about to end.
+    [[nodiscard]] bool is_too_slow() const { return is_too_slow_; }
     /// The stream is complete.
     void finish();
 
@@ -73,6 +76,7 @@ private:
     std::optional<HttpReply> reply_;
     bool is_streaming_ = false;
     bool is_finished_ = false;
+    bool is_too_slow_ = false;
 };
 
 /// Work that answers one request. Destroying it cancels what it runs. Thread: io.

@@ -1,14 +1,13 @@
 #include "daemon/server/session/http_session.hpp"
 
-#include <sys/socket.h>
-
-#include <array>
-#include <chrono>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
+#include "daemon/server/core.hpp"
+#include "daemon/server/gate.hpp"
+#include "daemon/server/ids.hpp"
+#include "daemon/server/routes/router.hpp"
+#include "daemon/server/session/http_exchange.hpp"
+#include "daemon/server/session/session.hpp"
+#include "daemon/server/session/write_watch.hpp"
+#include "daemon/server/session/ws_session.hpp"
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
@@ -29,14 +28,14 @@
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
 
-#include "daemon/server/core.hpp"
-#include "daemon/server/gate.hpp"
-#include "daemon/server/ids.hpp"
-#include "daemon/server/routes/router.hpp"
-#include "daemon/server/session/http_exchange.hpp"
-#include "daemon/server/session/session.hpp"
-#include "daemon/server/session/write_watch.hpp"
-#include "daemon/server/session/ws_session.hpp"
+#include <array>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <sys/socket.h>
+#include <utility>
 
 namespace server {
 namespace asio = boost::asio;
@@ -54,7 +53,9 @@ constexpr std::size_t kMaxLingerBytes = 1U << 20U;
 constexpr auto kLingerTime = std::chrono::seconds{2};
 constexpr auto kKeepAliveComment = std::chrono::seconds{15};
 
-std::string_view view(beast::string_view text) { return {text.data(), text.size()}; }
+std::string_view view(beast::string_view text) {
+    return {text.data(), text.size()};
+}
 
 bool is_base64_of_16_bytes(std::string_view text) {
     constexpr std::string_view kAlphabet =
@@ -102,9 +103,7 @@ public:
         stream_.close();
         notify();
     }
-    [[nodiscard]] bool is_busy() const override {
-        return exchange_ != nullptr || is_reading_body_;
-    }
+    [[nodiscard]] bool is_busy() const override { return exchange_ != nullptr || is_reading_body_; }
 
 private:
     asio::awaitable<bool> serve_one();
@@ -175,7 +174,8 @@ asio::awaitable<bool> HttpSession::serve_one() {
     received_ = Clock::now();
     log_id_ = random_id("req_");
     if (ec == http::error::header_limit || ec == http::error::buffer_overflow) {
-        ApiError error = invalid_request("request_head_too_large", "", "The request head is too large.");
+        ApiError error =
+            invalid_request("request_head_too_large", "", "The request head is too large.");
         error.status = 431;
         co_await refuse(parser.get(), error);
         co_return false;
@@ -243,9 +243,9 @@ asio::awaitable<bool> HttpSession::serve_one() {
     }
     if (ec == http::error::body_limit || !co_await read_body(parser)) {
         if (is_gone_) co_return false;
-        ApiError error = invalid_request("request_too_large", "",
-                                         "The body is larger than " +
-                                             std::to_string(limits.max_body_bytes) + " bytes.");
+        ApiError error = invalid_request(
+            "request_too_large", "",
+            "The body is larger than " + std::to_string(limits.max_body_bytes) + " bytes.");
         error.status = 413;
         co_await refuse(header, error);
         co_return false;
@@ -327,8 +327,8 @@ void HttpSession::upgrade(Parser& parser) {
 asio::awaitable<bool> HttpSession::answer(const Header& header, HttpRequest request, Route route) {
     const Limits& limits = core_.options.limits;
     stream_.expires_never();
-    exchange_ = std::make_unique<HttpExchange>(
-        limits.send_high_bytes, limits.send_hard_bytes, [this] { on_news(); });
+    exchange_ = std::make_unique<HttpExchange>(limits.send_high_bytes, limits.send_hard_bytes,
+                                               [this] { on_news(); });
     job_ = serve_request(core_, route, std::move(request), *exchange_);
     if (job_ != nullptr) watch_peer();
     while (!exchange_->has_reply() && exchange_->outbox().empty() && !exchange_->is_finished() &&
@@ -347,13 +347,12 @@ asio::awaitable<bool> HttpSession::answer(const Header& header, HttpRequest requ
     const bool is_whole = co_await write_stream(header, keep_alive && header.version() == 11);
     core_.metrics.connections(metrics::Transport::sse).add(-1);
     log(header, is_whole ? 200 : 499);
-    co_return is_whole && keep_alive && header.version() == 11;
+    co_return is_whole&& keep_alive&& header.version() == 11;
 }
 
 /// The job has written something. It may be in the middle of its work, so it is only looked at.
 void HttpSession::on_news() {
-    if (exchange_ != nullptr && exchange_->outbox().is_over_hard() && !exchange_->is_finished() &&
-        !std::exchange(is_slow_, true)) {
+    if (exchange_ != nullptr && exchange_->is_too_slow() && !std::exchange(is_slow_, true)) {
         core_.metrics.slow_clients_dropped.add();
         core_.report(log_id_ + " dropped: the client does not read its stream");
         asio::post(core_.io, [self = shared_from_this()] { self->drop(); });
@@ -401,7 +400,7 @@ asio::awaitable<bool> HttpSession::write_reply(const Header& header, HttpReply r
     }
     watch_.end();
     log(header, reply.status);
-    co_return is_written && keep_alive;
+    co_return is_written&& keep_alive;
 }
 
 asio::awaitable<bool> HttpSession::write_stream(const Header& header, bool keep_alive) {

@@ -1,9 +1,9 @@
 #include "daemon/server/session/outbox.hpp"
 
-#include <utility>
-
 #include "daemon/base/check.hpp"
 #include "daemon/server/protocol/json_text.hpp"
+
+#include <utility>
 
 namespace server {
 

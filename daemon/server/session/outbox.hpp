@@ -1,12 +1,12 @@
 #pragma once
 
+#include "daemon/server/protocol/event_text.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <string>
 #include <string_view>
-
-#include "daemon/server/protocol/event_text.hpp"
 
 namespace server {
 

@@ -1,10 +1,11 @@
 #include "daemon/server/session/prepare.hpp"
 
-#include <algorithm>
-#include <utility>
-
 #include "daemon/server/ids.hpp"
 #include "daemon/server/protocol/conversation.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
 
 namespace server {
 namespace json = boost::json;
@@ -14,6 +15,10 @@ using Ids = std::vector<std::int32_t>;
 
 ApiError encoding_failed(const boost::system::error_code& error, std::string_view param) {
     return invalid_value(param, "The text could not be tokenized: " + error.message() + ".");
+}
+
+double seconds(base::Clock::duration duration) {
+    return std::chrono::duration<double>(duration).count();
 }
 
 json::object template_inputs(const ChatInputs& inputs) {
@@ -32,13 +37,18 @@ json::object template_inputs(const ChatInputs& inputs) {
 
 }  // namespace
 
-Parsed<Ids> encode_chat(const Model& model, ChatInputs inputs) {
+Parsed<Ids> encode_chat(const Model& model, metrics::Server& metrics, ChatInputs inputs) {
     const auto context_length = static_cast<std::size_t>(model.card.context_length);
     for (;;) {
+        const auto begin = base::Clock::now();
         const RenderedChat chat = model.codec->render_chat(template_inputs(inputs));
+        const auto rendered = base::Clock::now();
+        metrics.stage_seconds(metrics::Stage::template_).observe(seconds(rendered - begin));
         if (chat.error) return from_errc(base::Errc::template_failed, chat.text);
         // The codec took the BOS that a template writes: encode() gives each its one.
         auto ids = model.codec->encode(chat.text, true, true);
+        metrics.stage_seconds(metrics::Stage::tokenize)
+            .observe(seconds(base::Clock::now() - rendered));
         if (!ids) return encoding_failed(ids.error(), "input");
         if (ids->empty()) return invalid_value("input", "The conversation has no token.");
         if (ids->size() < context_length) return std::move(*ids);
@@ -47,12 +57,16 @@ Parsed<Ids> encode_chat(const Model& model, ChatInputs inputs) {
     }
 }
 
-Parsed<Ids> encode_prompt(const Model& model, const Prompt& prompt, int num_new) {
+Parsed<Ids> encode_prompt(const Model& model, metrics::Server& metrics, const Prompt& prompt,
+                          int num_new) {
     Ids ids;
     if (const auto* given = std::get_if<Ids>(&prompt)) {
         ids = *given;
     } else {
+        const auto begin = base::Clock::now();
         auto encoded = model.codec->encode(std::get<std::string>(prompt), true, true);
+        metrics.stage_seconds(metrics::Stage::tokenize)
+            .observe(seconds(base::Clock::now() - begin));
         if (!encoded) return encoding_failed(encoded.error(), "prompt");
         ids = std::move(*encoded);
     }
@@ -78,17 +92,15 @@ base::Request make_request(const Model& model, const GenerationParams& params, I
     request.min_tokens = std::min(params.min_tokens, request.max_tokens);
     request.prompt = std::move(prompt);
     request.sampling = params.sampling;
-    request.sampling.seed =
-        params.seed ? static_cast<std::uint64_t>(*params.seed) : random_bits();
+    request.sampling.seed = params.seed ? static_cast<std::uint64_t>(*params.seed) : random_bits();
     request.stop_tokens = params.stop_token_ids;
     if (!params.ignore_eos) {
         const auto eog = model.codec->eog_ids();
         request.stop_tokens.insert(request.stop_tokens.end(), eog.begin(), eog.end());
     }
     std::sort(request.stop_tokens.begin(), request.stop_tokens.end());
-    request.stop_tokens.erase(
-        std::unique(request.stop_tokens.begin(), request.stop_tokens.end()),
-        request.stop_tokens.end());
+    request.stop_tokens.erase(std::unique(request.stop_tokens.begin(), request.stop_tokens.end()),
+                              request.stop_tokens.end());
     return request;
 }
 

@@ -1,19 +1,21 @@
 #include "daemon/server/session/response_turn.hpp"
 
-#include <ctime>
-#include <utility>
-
-#include <boost/json/value.hpp>
-
 #include "daemon/server/core.hpp"
 #include "daemon/server/ids.hpp"
 #include "daemon/server/session/prepare.hpp"
+
+#include <boost/json/value.hpp>
+
+#include <ctime>
+#include <utility>
 
 namespace server {
 namespace json = boost::json;
 namespace {
 
-std::int64_t now_seconds() { return static_cast<std::int64_t>(std::time(nullptr)); }
+std::int64_t now_seconds() {
+    return static_cast<std::int64_t>(std::time(nullptr));
+}
 
 /// What is valid, and not possible yet.
 std::optional<ApiError> find_unsupported(const ResponseRequest& request) {
@@ -53,13 +55,14 @@ void ResponseTurn::start() {
     inputs.functions = request_.functions;
     inputs.reasoning_effort = request_.reasoning_effort;
     inputs.drop_oldest = request_.drop_oldest;
-    core_.helper.run([self = weak_from_this(), model = model_, inputs = std::move(inputs)] {
-        auto prompt = encode_chat(*model, inputs);
-        return [self, prompt = std::move(prompt)]() mutable {
-            if (const auto turn = self.lock(); turn && !turn->is_done_)
-                turn->begin(std::move(prompt));
-        };
-    });
+    core_.helper.run(
+        [self = weak_from_this(), model = model_, &core = core_, inputs = std::move(inputs)] {
+            auto prompt = encode_chat(*model, core.metrics, inputs);
+            return [self, prompt = std::move(prompt)]() mutable {
+                if (const auto turn = self.lock(); turn && !turn->is_done_)
+                    turn->begin(std::move(prompt));
+            };
+        });
 }
 
 void ResponseTurn::begin(Parsed<std::vector<std::int32_t>> prompt) {
@@ -72,8 +75,7 @@ void ResponseTurn::begin(Parsed<std::vector<std::int32_t>> prompt) {
                 ? request_.params.max_tokens
                 : default_max_tokens(*model_, prompt->size(),
                                      core_.options.limits.default_max_output_tokens);
-        base::Request request =
-            make_request(*model_, request_.params, std::move(*prompt), limit);
+        base::Request request = make_request(*model_, request_.params, std::move(*prompt), limit);
         request.client = origin_.client;
         request.received = origin_.received;
         if (request_.want_logprobs) request.num_logprobs = request_.top_logprobs;
@@ -100,6 +102,7 @@ void ResponseTurn::open_item() {
 }
 
 void ResponseTurn::on_delta(Delta&& delta) {
+    if (sink_.is_closed()) return;
     open_item();
     if (sink_.merge(delta.tokens.empty() ? last_delta_ : 0, delta.text)) {
         events_.add_to_last_delta(delta.text);
@@ -122,7 +125,8 @@ void ResponseTurn::on_end(const GenerationEnd& end) {
     }
     if (!request_.generate) return finish(ResponseEnd::completed, nullptr);
     open_item();
-    finish(end.reason == Reason::length ? ResponseEnd::incomplete : ResponseEnd::completed, nullptr);
+    finish(end.reason == Reason::length ? ResponseEnd::incomplete : ResponseEnd::completed,
+           nullptr);
 }
 
 void ResponseTurn::cancel() {
@@ -179,9 +183,8 @@ json::array ResponseTurn::history() const {
     json::array out = context_;
     if (!has_item_) return out;
     json::object part{{"type", "output_text"}, {"text", events_.text()}};
-    out.push_back({{"type", "message"},
-                   {"role", "assistant"},
-                   {"content", json::array{std::move(part)}}});
+    out.push_back(
+        {{"type", "message"}, {"role", "assistant"}, {"content", json::array{std::move(part)}}});
     return out;
 }
 

@@ -1,18 +1,18 @@
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-
-#include <boost/json/array.hpp>
-
 #include "daemon/metrics/labels.hpp"
 #include "daemon/server/core.hpp"
 #include "daemon/server/protocol/response_events.hpp"
 #include "daemon/server/session/generation.hpp"
 #include "daemon/server/session/outbox.hpp"
+
+#include <boost/json/array.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 
 namespace server {
 
@@ -23,8 +23,10 @@ class EventSink {
 public:
     virtual ~EventSink() = default;
     virtual Outbox::Serial send(std::string_view type, EventText event) = 0;
-    /// See Outbox::merge.
+    /// See Outbox::merge; asked before every delta, with serial 0 where it stands alone.
     virtual bool merge(Outbox::Serial serial, std::string_view text) = 0;
+    /// Nobody will read what is added: the connection is about to end.
+    [[nodiscard]] virtual bool is_closed() const = 0;
     /// The request is refused; nothing was sent before, nothing follows.
     virtual void refuse(const ApiError& error) = 0;
     /// The turn is over. May destroy the turn.

@@ -1,12 +1,12 @@
 #pragma once
 
+#include "daemon/base/request.hpp"
+
 #include <algorithm>
 #include <cstddef>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
-
-#include "daemon/base/request.hpp"
 
 namespace server {
 

@@ -1,10 +1,9 @@
 #include "daemon/server/session/write_watch.hpp"
 
+#include <cstddef>
 #include <linux/tcp.h>  // tcp_info with tcpi_bytes_acked, which the C library's header lacks
 #include <netinet/in.h>
 #include <sys/socket.h>
-
-#include <cstddef>
 
 namespace server {
 namespace {

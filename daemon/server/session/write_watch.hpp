@@ -1,9 +1,9 @@
 #pragma once
 
+#include "daemon/base/request.hpp"
+
 #include <chrono>
 #include <cstdint>
-
-#include "daemon/base/request.hpp"
 
 namespace server {
 

@@ -1,10 +1,10 @@
 #include "daemon/server/session/ws_session.hpp"
 
-#include <chrono>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <utility>
+#include "daemon/server/core.hpp"
+#include "daemon/server/ids.hpp"
+#include "daemon/server/session/channel.hpp"
+#include "daemon/server/session/session.hpp"
+#include "daemon/server/session/write_watch.hpp"
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
@@ -17,11 +17,11 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/websocket/stream.hpp>
 
-#include "daemon/server/core.hpp"
-#include "daemon/server/ids.hpp"
-#include "daemon/server/session/channel.hpp"
-#include "daemon/server/session/session.hpp"
-#include "daemon/server/session/write_watch.hpp"
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
 
 namespace server {
 namespace asio = boost::asio;
@@ -82,9 +82,10 @@ public:
           wake_{ws_.get_executor()},
           outbox_{core.options.limits.send_high_bytes, core.options.limits.send_hard_bytes},
           channel_{core, outbox_, core.next_client++, upgrade_.log_id, [this] { notify(); }},
-          expires_at_{began_ + std::chrono::duration_cast<Clock::duration>(
-                                   core.options.limits.max_connection_age *
-                                   (1 - kAgeJitter * static_cast<double>(random_bits() % 1024) / 1024))} {
+          expires_at_{began_ +
+                      std::chrono::duration_cast<Clock::duration>(
+                          core.options.limits.max_connection_age *
+                          (1 - kAgeJitter * static_cast<double>(random_bits() % 1024) / 1024))} {
         sessions_.add(*this, upgrade_.address);
         core_.metrics.connections(metrics::Transport::ws).add(1);
         wake_.expires_at(Clock::time_point::max());
@@ -121,7 +122,8 @@ public:
 private:
     void accept_options();
     void notify() {
-        if (channel_.is_abusive()) close(websocket::close_code::policy_error, "too_many_bad_messages");
+        if (channel_.is_abusive())
+            close(websocket::close_code::policy_error, "too_many_bad_messages");
         if (channel_.is_too_slow()) {
             if (close_code_ == kOpen) {
                 core_.metrics.slow_clients_dropped.add();
@@ -177,8 +179,9 @@ void WsSession::accept_options() {
     timeouts.idle_timeout = limits.ws_idle_timeout;
     timeouts.keep_alive_pings = true;  // at half of the idle time
     ws_.set_option(timeouts);
-    ws_.set_option(websocket::stream_base::decorator{
-        [id = upgrade_.log_id, protocol = upgrade_.subprotocol](websocket::response_type& response) {
+    ws_.set_option(
+        websocket::stream_base::decorator{[id = upgrade_.log_id, protocol = upgrade_.subprotocol](
+                                              websocket::response_type& response) {
             response.set("X-Request-Id", id);
             if (!protocol.empty())
                 response.set(beast::http::field::sec_websocket_protocol, protocol);
@@ -196,7 +199,8 @@ asio::awaitable<void> WsSession::read() {
         co_return;
     }
     asio::co_spawn(
-        core_.io, [self = shared_from_this()]() -> asio::awaitable<void> { co_await self->write(); },
+        core_.io,
+        [self = shared_from_this()]() -> asio::awaitable<void> { co_await self->write(); },
         asio::detached);
     beast::flat_buffer buffer;
     for (;;) {

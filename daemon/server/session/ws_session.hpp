@@ -1,10 +1,10 @@
 #pragma once
 
-#include <string>
-
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/message.hpp>
+
+#include <string>
 
 namespace server {
 
