@@ -59,7 +59,8 @@ typedef struct assay_sample_row { /* one per sequence. Frozen. */
 
 typedef struct assay_ops {
     uint32_t size;
-    /* OK, or UNSUPPORTED with the reason. dtype is that of the activations. [control] */
+    /* OK, or UNSUPPORTED with the reason. dtype is that of the activations. Every entry below is a
+       function, also of ops that are not supported. [control] */
     assay_status (*supports)(void *self, int32_t op, int32_t dtype, assay_error *why);
 
     /* out = x, element for element, converting dtype; equal shapes, any strides. */
@@ -103,7 +104,7 @@ typedef struct assay_ops {
                             const assay_stream *s);
 
     /* Chooses experts. logits [T, E] f32; bias [E] f32 or null (selection only); ids [T, top_k] i32,
-       best first, of equal scores the lower expert first; weights [T, top_k] f32. */
+       best first, of equal scores the lower expert first, NaN last; weights [T, top_k] f32. */
     assay_status (*router)(void *self, const assay_router *r, const assay_tensor *logits,
                            const assay_tensor *bias, const assay_tensor *ids,
                            const assay_tensor *weights, const assay_stream *s);
@@ -117,7 +118,7 @@ typedef struct assay_ops {
     assay_status (*expert_combine)(void *self, const assay_tensor *y, const int32_t *slot_of,
                                    const assay_tensor *weights, bool accumulate,
                                    const assay_tensor *out, const assay_stream *s);
-    /* out[i, :] = x[rows[i], :]. */
+    /* out[i, :] = x[rows[i], :]; a row out of range gives NaN. */
     assay_status (*gather_rows)(void *self, const assay_tensor *x, const int32_t *rows,
                                 const assay_tensor *out, const assay_stream *s);
 
@@ -128,13 +129,15 @@ typedef struct assay_ops {
     assay_status (*logits_mask)(void *self, const assay_tensor *logits, const uint32_t *bits,
                                 int64_t words_per_row, const int32_t *mask_row, const assay_stream *s);
     /* Natural log-probabilities of the softmax of each row. logprob[n] of tokens[n] (null: skip);
-       the num_top most likely ids and theirs, best first, lower id first of equals. */
+       the num_top most likely ids and theirs, best first, lower id first of equals. Of a row
+       without finite logits -inf; missing ids are -1. */
     assay_status (*logprobs)(void *self, const assay_tensor *logits, const int32_t *tokens,
                              float *logprob, int32_t num_top, int32_t *top_ids, float *top_logprobs,
                              const assay_stream *s);
     /* Greedy: the largest logit, lowest id of equals. Otherwise softmax(logits / temperature), cut
-       by top_k, then top_p, then min_p (ties by lower id), then the inverse of the cumulative
-       distribution, most likely first, at `uniform`. Writes token [n]. */
+       by top_k, then top_p (of what top_k left, renormalised; at least one token stays), then min_p
+       (ties by lower id), then the inverse of the cumulative distribution, most likely first, at
+       `uniform`. Only finite logits take part; a row without any gives -1. Writes token [n]. */
     assay_status (*sample)(void *self, const assay_tensor *logits, const assay_sample_row *rows,
                            int32_t *token, const assay_stream *s);
 } assay_ops;
