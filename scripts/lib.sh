@@ -3,6 +3,9 @@
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 jobs=$(nproc)
 
+# The compiler's cache serves every checkout alike: paths below the root count as relative.
+export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
+
 build_packages=(
     build-essential cmake ninja-build ccache pkg-config git
     libboost1.81-dev libboost-json1.81-dev libboost-filesystem1.81-dev

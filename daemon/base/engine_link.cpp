@@ -27,7 +27,8 @@ void EngineLink::cancel(RequestId id) {
     unsent_cancels_.push_back(id);
     std::size_t sent = 0;
     for (; sent < unsent_cancels_.size(); ++sent) {
-        Submission item{Cancel{unsent_cancels_[sent]}};
+        Submission item;
+        item.emplace<Cancel>(unsent_cancels_[sent]);
         if (!cancels_.push(item)) break;
     }
     unsent_cancels_.erase(unsent_cancels_.begin(),
