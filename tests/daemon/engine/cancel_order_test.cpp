@@ -23,6 +23,7 @@ TEST(Engine, ACancelRightBehindItsRequestIsNeverLost) {
     std::vector<base::TokenEvent> events;
     for (std::uint64_t id = 1; id <= kRequests; ++id) {
         auto r = engine_test::random_request(id, 1, 3, 400);
+        r.received = base::Clock::now();
         while (!loop.link.submit(r)) std::this_thread::yield();
         loop.link.cancel(r.id);
         for (bool ended = false; !ended;) {

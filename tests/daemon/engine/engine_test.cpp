@@ -85,6 +85,22 @@ TEST(Engine, EndsARequestWhoseTimeIsOver) {
     EXPECT_EQ(loop.outcomes.at(2).tokens.size(), 3U);
 }
 
+TEST(Engine, RefusesWhatWaitedTooLong) {
+    Loop::Settings settings;
+    settings.max_num_seqs = 1;
+    settings.queue_timeout = std::chrono::minutes{10};
+    Loop loop{settings};
+    loop.submit(random_request(1, kSeed, 4, 5));
+    auto waits = random_request(2, kSeed, 4, 5);
+    waits.received = base::Clock::now() - std::chrono::hours{1};
+    loop.submit(waits);
+    EXPECT_EQ(loop.run(), "");
+    EXPECT_EQ(loop.outcomes.at(1).tokens.size(), 5U);
+    EXPECT_EQ(loop.outcomes.at(2).finish, FinishReason::error);
+    EXPECT_EQ(loop.outcomes.at(2).error, Errc::queue_full);
+    EXPECT_FALSE(loop.outcomes.at(2).admitted);
+}
+
 TEST(Engine, CancellingFreesBlocksBeforeTheNextStep) {
     Loop loop{{}};
     loop.submit(random_request(1, kSeed, 30, 200));

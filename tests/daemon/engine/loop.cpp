@@ -42,6 +42,7 @@ engine::SchedulerLimits limits_of(const Loop::Settings& s, const app::Stack& sta
     l.max_logit_rows = s.max_logit_rows;
     l.max_waiting = s.max_waiting;
     l.block_size = stack.cache->block_size();
+    l.queue_timeout = s.queue_timeout;
     l.context_length = stack.context_length();
     return l;
 }
@@ -88,7 +89,7 @@ Loop::Loop(Settings settings, engine::Sampler* sampler)
 
 void Loop::submit(base::Request request) {
     const auto id = static_cast<std::uint64_t>(request.id);
-    request.received = base::Clock::now();
+    if (request.received == base::Clock::time_point{}) request.received = base::Clock::now();
     ASSERT_TRUE(outcomes.emplace(id, Outcome{}).second);
     ASSERT_TRUE(link.submit(request));
     ++num_open;

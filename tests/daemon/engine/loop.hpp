@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -42,6 +43,7 @@ public:
         std::int32_t num_blocks = 64;  ///< of 16 tokens
         std::int32_t max_num_seqs = 16, max_num_batched_tokens = 64, max_logit_rows = 32;
         std::int32_t max_waiting = 64;
+        std::chrono::milliseconds queue_timeout{3'600'000};
     };
     explicit Loop(Settings settings, engine::Sampler* sampler = nullptr);
 
