@@ -2,10 +2,15 @@
 
 #include "daemon/metrics/feeds.hpp"
 
+#include <algorithm>
 #include <chrono>
-#include <utility>
 
 namespace server {
+namespace {
+
+constexpr std::size_t kMaxEvents = 1024;  // some milliseconds of work
+
+}  // namespace
 
 base::Result<base::RequestId> Dispatcher::submit(base::Request& request,
                                                  RequestListener& listener) {
@@ -23,13 +28,16 @@ void Dispatcher::cancel(base::RequestId id, bool by_client) {
     link_.cancel(id);
 }
 
-void Dispatcher::deliver() {
+bool Dispatcher::deliver() {
     // A listener may bring deliver() about again only through the io_context, never from inside.
-    std::vector<base::TokenEvent> batch = std::exchange(batch_, {});
-    link_.drain_events(batch);
-    for (base::TokenEvent& event : batch) deliver(event);
-    batch.clear();
-    batch_ = std::move(batch);  // keeps the capacity
+    if (num_delivered_ == batch_.size()) {
+        batch_.clear();  // keeps the capacity
+        num_delivered_ = 0;
+        link_.drain_events(batch_);
+    }
+    const std::size_t end = std::min(batch_.size(), num_delivered_ + kMaxEvents);
+    while (num_delivered_ < end) deliver(batch_[num_delivered_++]);
+    return num_delivered_ < batch_.size();
 }
 
 void Dispatcher::deliver(base::TokenEvent& event) {

@@ -39,8 +39,9 @@ public:
     ///                   a stop string that was found
     void cancel(base::RequestId id, bool by_client);
 
-    /// Delivers everything that has arrived.
-    void deliver();
+    /// Delivers what has arrived, up to a number of events, so that sockets get their turn too.
+    /// @return  whether there is more: call again soon
+    [[nodiscard]] bool deliver();
 
     /// Requests of which the engine has not yet said its last word, cancelled ones included.
     [[nodiscard]] std::size_t num_live() const { return live_.size(); }
@@ -58,6 +59,7 @@ private:
     metrics::Server& metrics_;
     std::unordered_map<std::uint64_t, Entry> live_;
     std::vector<base::TokenEvent> batch_;
+    std::size_t num_delivered_ = 0;  // of batch_
     std::uint64_t next_id_ = 1;
 };
 

@@ -75,11 +75,16 @@ struct Server::Impl {
           drain_timer{io} {
         link.on_events([this] {
             // One post for everything published until the io thread gets to it.
-            if (!is_delivery_posted.exchange(true, std::memory_order_acq_rel))
-                asio::post(io, [this] {
-                    is_delivery_posted.store(false, std::memory_order_release);
-                    core.dispatcher.deliver();
-                });
+            if (!is_delivery_posted.exchange(true, std::memory_order_acq_rel)) post_delivery();
+        });
+    }
+
+    void post_delivery() {
+        asio::post(io, [this] {
+            is_delivery_posted.store(false, std::memory_order_release);
+            if (core.dispatcher.deliver() &&
+                !is_delivery_posted.exchange(true, std::memory_order_acq_rel))
+                post_delivery();
         });
     }
 
