@@ -202,6 +202,7 @@ TEST(SlowReader, OverTheHardMarkGenerationEnds) {
                        .words = long_word(),
                        .script = endless,
                        .context_length = 1'000'000}};
+    server.engine->set_step_time(100us);
     WsClient slow{server.port(), {}, "/v1/responses", 4096};
     slow.send(kHi);
     HttpClient stream{server.port()};
