@@ -69,8 +69,11 @@ def wait_until_ready(daemon, url, timeout):
 
 
 def stop(daemon, timeout):
-    if daemon.poll() is not None:
+    try:  # one that is just dying gets the moment it needs to be seen
+        daemon.wait(0.3)
         return 'the daemon ended with status %d during the command' % daemon.returncode
+    except subprocess.TimeoutExpired:
+        pass
     daemon.send_signal(signal.SIGTERM)
     try:
         status = daemon.wait(timeout)
