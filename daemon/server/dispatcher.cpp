@@ -30,14 +30,17 @@ void Dispatcher::cancel(base::RequestId id, bool by_client) {
 
 bool Dispatcher::deliver() {
     // A listener may bring deliver() about again only through the io_context, never from inside.
-    if (num_delivered_ == batch_.size()) {
+    const bool is_rest = num_delivered_ < batch_.size();
+    if (!is_rest) {
         batch_.clear();  // keeps the capacity
         num_delivered_ = 0;
         link_.drain_events(batch_);
     }
     const std::size_t end = std::min(batch_.size(), num_delivered_ + kMaxEvents);
     while (num_delivered_ < end) deliver(batch_[num_delivered_++]);
-    return num_delivered_ < batch_.size();
+    // The rest of an older batch says nothing about what has arrived since: that call's wake-up was
+    // used up here, so there has to be another.
+    return is_rest || num_delivered_ < batch_.size();
 }
 
 void Dispatcher::deliver(base::TokenEvent& event) {

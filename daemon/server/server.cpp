@@ -81,7 +81,9 @@ struct Server::Impl {
 
     void post_delivery() {
         asio::post(io, [this] {
-            is_delivery_posted.store(false, std::memory_order_release);
+            // An exchange, not a store: whoever still saw `true` published before this, and what it
+            // published is seen below. A plain store could pass the reads of deliver().
+            is_delivery_posted.exchange(false, std::memory_order_acq_rel);
             if (core.dispatcher.deliver() &&
                 !is_delivery_posted.exchange(true, std::memory_order_acq_rel))
                 post_delivery();
