@@ -2,13 +2,13 @@
 
 #include "daemon/metrics/feeds.hpp"
 
-#include <algorithm>
 #include <chrono>
 
 namespace server {
 namespace {
 
-constexpr std::size_t kMaxEvents = 1024;  // some milliseconds of work
+constexpr std::chrono::milliseconds kMaxTime{5};  // of one turn; sockets wait meanwhile
+constexpr std::size_t kClockEvery = 16;           // events between two looks at the clock
 
 }  // namespace
 
@@ -36,8 +36,11 @@ bool Dispatcher::deliver() {
         num_delivered_ = 0;
         link_.drain_events(batch_);
     }
-    const std::size_t end = std::min(batch_.size(), num_delivered_ + kMaxEvents);
-    while (num_delivered_ < end) deliver(batch_[num_delivered_++]);
+    const auto until = base::Clock::now() + kMaxTime;
+    while (num_delivered_ < batch_.size()) {
+        deliver(batch_[num_delivered_++]);
+        if (num_delivered_ % kClockEvery == 0 && base::Clock::now() > until) break;
+    }
     // The rest of an older batch says nothing about what has arrived since: that call's wake-up was
     // used up here, so there has to be another.
     return is_rest || num_delivered_ < batch_.size();

@@ -39,7 +39,7 @@ public:
     ///                   a stop string that was found
     void cancel(base::RequestId id, bool by_client);
 
-    /// Delivers what has arrived, up to a number of events, so that sockets get their turn too.
+    /// Delivers what has arrived, for a few milliseconds, so that sockets get their turn too.
     /// @return  whether there is more: call again soon
     [[nodiscard]] bool deliver();
 
