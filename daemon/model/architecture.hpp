@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -78,13 +79,15 @@ struct TensorSpec {
     [[nodiscard]] bool is_layer() const { return std::string_view{gguf}.find("{}") != std::string_view::npos; }
 };
 
+class HparamReader;
+
 /// An architecture: a table of tensors, made of shared fragments, and a reader of its metadata.
 /// The one list that loading, audit, planning and sharding use.
 struct Architecture {
     const char* name;  ///< general.architecture
     std::vector<std::span<const TensorSpec>> fragments;
     /// Throws base::ModelError naming key, expected and found.
-    Hparams (*read)(const base::Metadata& metadata);
+    Hparams (*read)(const HparamReader& reader);
 };
 
 /// Null when unknown.
@@ -105,11 +108,16 @@ struct Architecture {
 
 // ---- what readers of several architectures share -------------------------------------------------
 
-/// Keys are `<arch>.<suffix>`.
+/// The shape of a tensor of the file, outermost first; null when the file does not have it.
+using ShapeLookup = std::function<const std::vector<std::int64_t>*(std::string_view name)>;
+
+/// What a reader knows of a file: its metadata, whose keys are `<arch>.<suffix>`, and, where they say
+/// too little, which tensors it has and of which shape.
 class HparamReader {
 public:
-    HparamReader(const base::Metadata& metadata, std::string arch)
-        : metadata_{metadata}, arch_{std::move(arch)} {}
+    /// Takes the architecture from general.architecture. Without `shapes` the file has no tensors.
+    explicit HparamReader(const base::Metadata& metadata, ShapeLookup shapes = {})
+        : metadata_{metadata}, arch_{metadata.get_string("general.architecture")}, shapes_{std::move(shapes)} {}
 
     /// Sizes, norms and heads that every architecture has (architectures.md 1.1), GQA form.
     [[nodiscard]] Hparams common() const;
@@ -126,6 +134,10 @@ public:
     [[nodiscard]] bool bool_or(std::string_view suffix, bool fallback) const;
     [[nodiscard]] std::string key(std::string_view suffix) const;
     [[nodiscard]] const base::Metadata& metadata() const { return metadata_; }
+    /// Null when the file does not have the tensor.
+    [[nodiscard]] const std::vector<std::int64_t>* shape(std::string_view tensor) const {
+        return shapes_ ? shapes_(tensor) : nullptr;
+    }
 
 private:
     /// An integer, or an array with an item per layer, all equal.
@@ -133,6 +145,7 @@ private:
 
     const base::Metadata& metadata_;
     std::string arch_;
+    ShapeLookup shapes_;
 };
 
 }  // namespace model

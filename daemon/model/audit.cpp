@@ -153,7 +153,10 @@ bool glob_match(std::string_view pattern, std::string_view text) {
 AuditReport audit(const ModelFile& file, const std::vector<std::string>& allow_unused) {
     AuditReport report;
     report.architecture = &architecture_of(file);
-    report.hparams = report.architecture->read(file.metadata());
+    report.hparams = report.architecture->read(HparamReader{file.metadata(), [&](std::string_view name) {
+        const std::int64_t index = file.find(name);
+        return index < 0 ? nullptr : &file.tensors()[static_cast<std::size_t>(index)].shape;
+    }});
     Auditor{file, report}.run(allow_unused);
     return report;
 }

@@ -11,8 +11,7 @@ namespace {
 
 constexpr std::int32_t kSigmoid = 2;
 
-Hparams read(const base::Metadata& metadata) {
-    const HparamReader reader{metadata, "glm-dsa"};
+Hparams read(const HparamReader& reader) {
     Hparams h = reader.common();
     reader.read_moe(h, kSigmoid);
     read_mla(reader, h);

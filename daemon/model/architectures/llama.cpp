@@ -8,8 +8,7 @@
 namespace model::architectures {
 namespace {
 
-Hparams read(const base::Metadata& metadata) {
-    const HparamReader reader{metadata, "llama"};
+Hparams read(const HparamReader& reader) {
     Hparams h = reader.common();
     reader.read_moe(h, 1);
     h.normalize_expert_weights = h.num_experts > 0;  // softmax, top-k, always renormalised

@@ -7,8 +7,7 @@
 namespace model::architectures {
 namespace {
 
-Hparams read(const base::Metadata& metadata) {
-    const HparamReader reader{metadata, "qwen3"};
+Hparams read(const HparamReader& reader) {
     Hparams h = reader.common();
     const std::int64_t n_rot = reader.int_or("rope.dimension_count", h.head_dim);
     if (n_rot > h.head_dim)

@@ -22,7 +22,12 @@ using model_test::ModelSpec;
 
 Hparams read(const ModelSpec& spec) {
     const auto metadata = spec.metadata();
-    return find_architecture(metadata.get_string("general.architecture"))->read(metadata);
+    const auto shapes = spec.shapes();
+    const HparamReader reader{metadata, [&](std::string_view name) {
+        const auto found = shapes.find(name);
+        return found == shapes.end() ? nullptr : &found->second;
+    }};
+    return find_architecture(metadata.get_string("general.architecture"))->read(reader);
 }
 
 TEST(Hparams, OfADenseModel) {

@@ -82,6 +82,12 @@ public:
 
     /// Sizes as the file stores them: contiguous dimension first.
     std::map<std::string, std::vector<std::uint64_t>> tensors;
+    /// The same as a loader gives them: outermost first.
+    [[nodiscard]] std::map<std::string, std::vector<std::int64_t>, std::less<>> shapes() const {
+        std::map<std::string, std::vector<std::int64_t>, std::less<>> out;
+        for (const auto& [name, ne] : tensors) out[name].assign(ne.rbegin(), ne.rend());
+        return out;
+    }
     void rename(const std::string& from, const std::string& to) {
         auto node = tensors.extract(from);
         node.key() = to;
