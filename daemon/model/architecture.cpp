@@ -30,6 +30,8 @@ std::int64_t size_of(Dim dim, const Hparams& h) {
         case Dim::q_rows: return h.num_q_heads * h.head_dim;
         case Dim::k_rows: return h.num_kv_heads * h.head_dim;
         case Dim::v_rows: return h.num_kv_heads * h.v_head_dim;
+        case Dim::qkv_rows:
+            return (h.num_q_heads + h.num_kv_heads) * h.head_dim + h.num_kv_heads * h.v_head_dim;
         case Dim::o_cols: return h.num_q_heads * h.v_head_dim;
         case Dim::head_dim: return h.head_dim;
         case Dim::q_lora: return h.q_lora_rank;
@@ -42,11 +44,19 @@ std::int64_t size_of(Dim dim, const Hparams& h) {
         case Dim::index_dim: return h.index_head_dim;
         case Dim::index_heads: return h.index_n_heads;
         case Dim::ff: return h.intermediate_size;
+        case Dim::ff2: return 2 * h.intermediate_size;
         case Dim::experts: return h.num_experts;
         case Dim::ff_exp: return h.moe_intermediate_size;
+        case Dim::ff_exp2: return 2 * h.moe_intermediate_size;
         case Dim::ff_shexp: return h.moe_intermediate_size * h.num_shared_experts;
     }
     return 0;
+}
+
+Need need_of(When when, const Hparams& h) {
+    if (when == When::longrope && !h.ropes.empty() && h.ropes.front().scaling == RopeScaling::longrope)
+        return Need::required;
+    return when == When::always ? Need::required : Need::optional;
 }
 
 Need need_of(When when, const Hparams& h, std::int64_t layer) {
@@ -74,6 +84,24 @@ Need need_of(When when, const Hparams& h, std::int64_t layer) {
 std::uint32_t precision_flags(const TensorSpec& spec, const Hparams& h) {
     if (spec.precise) return ASSAY_MM_PRECISE;
     return h.num_experts > 0 || h.attn_class == ASSAY_ATTN_MLA_DSA ? ASSAY_MM_FINE : 0U;
+}
+
+Role bias_of(Role role) {
+    switch (role) {
+        case Role::attn_q: return Role::attn_q_bias;
+        case Role::attn_k: return Role::attn_k_bias;
+        case Role::attn_v: return Role::attn_v_bias;
+        case Role::attn_output: return Role::attn_output_bias;
+        case Role::ffn_gate: return Role::ffn_gate_bias;
+        case Role::ffn_up: return Role::ffn_up_bias;
+        case Role::ffn_down: return Role::ffn_down_bias;
+        case Role::router: return Role::router_logits_bias;
+        case Role::ffn_gate_exps: return Role::ffn_gate_exps_bias;
+        case Role::ffn_up_exps: return Role::ffn_up_exps_bias;
+        case Role::ffn_down_exps: return Role::ffn_down_exps_bias;
+        case Role::output: return Role::output_bias;
+        default: return Role::count;
+    }
 }
 
 std::string tensor_name(const TensorSpec& spec, std::int64_t layer) {
@@ -142,18 +170,22 @@ std::int64_t HparamReader::uniform_int(std::string_view suffix, std::int64_t fal
     const auto* value = metadata_.find(name);
     if (value == nullptr) return fallback;
     if (!std::holds_alternative<std::vector<std::int64_t>>(*value)) return metadata_.get_int(name);
-    // One item a layer, with or without the NextN blocks (architectures.md 1.1).
-    const auto& items = std::get<std::vector<std::int64_t>>(*value);
+    const auto items = per_layer(name, std::get<std::vector<std::int64_t>>(*value));
+    for (const std::int64_t item : items)
+        if (item != items.front())
+            refuse(name, "one value for all layers",
+                   std::to_string(items.front()) + " and " + std::to_string(item) +
+                       "; models whose layers differ in it are not supported");
+    return items.front();
+}
+
+std::vector<std::int64_t> HparamReader::per_layer(const std::string& name, std::vector<std::int64_t> items) const {
     const auto blocks = static_cast<std::size_t>(get_int("block_count"));
     const std::size_t layers = blocks - static_cast<std::size_t>(int_or("nextn_predict_layers", 0));
     if (items.size() != layers && items.size() != blocks)
         refuse(name, "an integer or " + std::to_string(layers) + " items", std::to_string(items.size()) + " items");
-    for (std::size_t l = 0; l < layers; ++l)
-        if (items[l] != items.front())
-            refuse(name, "one value for all layers",
-                   std::to_string(items.front()) + " and " + std::to_string(items[l]) +
-                       "; models whose layers differ in it are not supported");
-    return items.front();
+    items.resize(layers);
+    return items;
 }
 
 Hparams HparamReader::common() const {
@@ -191,7 +223,7 @@ Hparams HparamReader::common() const {
     return h;
 }
 
-void HparamReader::read_moe(Hparams& h, std::int32_t default_gating) const {
+void HparamReader::read_moe(Hparams& h, std::int32_t default_gating, bool default_normalize) const {
     h.num_experts = int_or("expert_count", 0);
     check_range(key("expert_count"), h.num_experts, 0, 1 << 16);
     if (h.num_experts == 0) return;
@@ -206,7 +238,7 @@ void HparamReader::read_moe(Hparams& h, std::int32_t default_gating) const {
     const std::int64_t gating = int_or("expert_gating_func", 0);
     check_range(key("expert_gating_func"), gating, 0, 4);
     h.gating = gating == 0 ? default_gating : static_cast<std::int32_t>(gating);
-    h.normalize_expert_weights = bool_or("expert_weights_norm", false);
+    h.normalize_expert_weights = bool_or("expert_weights_norm", default_normalize);
     // 0 and no key mean the same: no scale.
     if (float_or("expert_weights_scale", 0.0) != 0.0)
         h.expert_weights_scale = positive_float_or("expert_weights_scale", 1.0);
@@ -242,14 +274,14 @@ RopeParams HparamReader::rope(std::int64_t n_rot, std::int32_t style) const {
     }
     const auto* type = metadata_.find_string(key("rope.scaling.type"));
     const std::string name = type != nullptr ? *type : (r.factor != 1.0 ? "linear" : "none");
+    const auto context = static_cast<double>(get_int("context_length"));
+    r.original_context = positive_float_or("rope.scaling.original_context_length", context);
     if (name == "none") {
         r.scaling = RopeScaling::none;
     } else if (name == "linear") {
         r.scaling = RopeScaling::linear;
     } else if (name == "yarn") {
         r.scaling = RopeScaling::yarn;
-        r.original_context = positive_float_or("rope.scaling.original_context_length",
-                                               static_cast<double>(get_int("context_length")));
         r.beta_fast = positive_float_or("rope.scaling.yarn_beta_fast", 32.0);
         r.beta_slow = positive_float_or("rope.scaling.yarn_beta_slow", 1.0);
         if (!(r.theta > 1.0)) refuse(key("rope.freq_base"), "more than 1 with YaRN", std::to_string(r.theta));
@@ -258,11 +290,46 @@ RopeParams HparamReader::rope(std::int64_t n_rot, std::int32_t style) const {
             refuse(key("rope.scaling.yarn_ext_factor"), "0 to 1", std::to_string(r.extrapolation));
         // The key holds the config's attention_factor, which replaces the gain (1.4).
         r.magnitude = positive_float_or("rope.scaling.yarn_attn_factor", yarn_gain(r.factor, 1.0));
+    } else if (name == "longrope") {
+        r.scaling = RopeScaling::longrope;
+        // attn_factor, read below, replaces what follows from the two contexts.
+        if (!metadata_.contains(key("rope.scaling.attn_factor")))
+            r.magnitude = longrope_gain(context / r.original_context, r.original_context);
     } else {
-        refuse(key("rope.scaling.type"), "none, linear or yarn", "\"" + name + "\"");
+        refuse(key("rope.scaling.type"), "none, linear, yarn or longrope", "\"" + name + "\"");
     }
     r.magnitude *= positive_float_or("rope.scaling.attn_factor", 1.0);
     return r;
+}
+
+RopeParams HparamReader::head_rope(const Hparams& h, std::int32_t style) const {
+    const std::int64_t n_rot = int_or("rope.dimension_count", h.head_dim);
+    if (n_rot > h.head_dim)
+        refuse(key("rope.dimension_count"), "at most the head size " + std::to_string(h.head_dim),
+               std::to_string(n_rot));
+    return rope(n_rot, style);
+}
+
+bool HparamReader::has_rope_sections() const {
+    const auto sections = metadata_.find_ints(key("rope.dimension_sections"));
+    return sections && std::any_of(sections->begin(), sections->end(), [](auto n) { return n != 0; });
+}
+
+void HparamReader::read_windows(Hparams& h, std::int64_t default_period) const {
+    const std::int64_t window = int_or("attention.sliding_window", 0);
+    check_range(key("attention.sliding_window"), window, 0, kMaxContext);
+    if (window == 0) return;
+    const std::string pattern = key("attention.sliding_window_pattern");
+    const auto* value = metadata_.find(pattern);
+    const bool is_list = value != nullptr && !std::holds_alternative<std::int64_t>(*value);
+    const std::vector<std::int64_t> list =
+        is_list ? per_layer(pattern, metadata_.find_ints(pattern).value()) : std::vector<std::int64_t>{};
+    const std::int64_t period = is_list ? 1 : int_or("attention.sliding_window_pattern", default_period);
+    check_range(pattern, period, 1, kMaxLayers);
+    for (std::size_t l = 0; l < h.layers.size(); ++l) {
+        const bool slides = is_list ? list[l] != 0 : static_cast<std::int64_t>(l) % period < period - 1;
+        if (slides) h.layers[l].window = static_cast<std::int32_t>(window);
+    }
 }
 
 }  // namespace model

@@ -166,6 +166,7 @@ void Runner::attend(const assay_tensor& q, const assay_tensor& k, const assay_te
     args.out = out;
     args.workspace = b_->attention_workspace.data();
     args.workspace_bytes = attention_workspace_bytes_;
+    if (const Weight& sinks = w(Role::attn_sinks)) args.sinks = sinks.vector();
     if (role == ASSAY_INDEX_FULL)
         args.index_k = sdk::make_tensor(b_->index_k.data(), ASSAY_F32, T, h_.index_head_dim);
     if (role != ASSAY_INDEX_NONE)

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "daemon/base/error.hpp"
+#include "daemon/model/fused_tensors.hpp"
 
 namespace model {
 namespace {
@@ -50,8 +51,7 @@ public:
         for (const auto fragment : report_.architecture->fragments) {
             for (const TensorSpec& spec : fragment) {
                 if (!spec.is_layer()) {
-                    match(spec, 0, spec.when == When::always ? Need::required : Need::optional, false,
-                          report_.map.whole);
+                    match(spec, 0, need_of(spec.when, h), false, report_.map.whole);
                     continue;
                 }
                 for (std::int64_t l = 0; l < h.num_layers + h.num_nextn_layers; ++l)
@@ -75,19 +75,32 @@ private:
                TensorMap::Roles& roles) {
         const std::string name = tensor_name(spec, layer);
         const std::int64_t index = file_.find(name);
+        const std::int64_t fused = fused_index(spec, roles);
+        const bool is_claimed = index >= 0 && used_[static_cast<std::size_t>(index)];
+        if (is_claimed || (index < 0 && fused >= 0)) {  // a fused tensor, matched before, has it
+            roles[static_cast<std::size_t>(spec.role)] = fused;
+            return;
+        }
         if (index < 0) {
-            if (need == Need::required)
-                defect(name, "missing; expected " +
-                                 shape_text(expected_shape(spec, report_.hparams)) + " (" + spec.hf + ")");
+            if (need == Need::required && spec.use != Use::fused)
+                defect(name, "missing; expected " + shape_text(expected_shape(spec, report_.hparams)) +
+                                 " (" + spec.hf + ")" + or_fused(spec, layer));
             return;
         }
         // A row that the layer does not have is left to find_unused, unless another row claims it.
         if (need == Need::unexpected) return;
-        used_[static_cast<std::size_t>(index)] = true;
         const FileTensor& tensor = file_.tensors()[static_cast<std::size_t>(index)];
         const auto expected = expected_shape(spec, report_.hparams);
-        if (!same_bytes(expected, tensor.shape)) {
+        const bool fits = same_bytes(expected, tensor.shape);
+        if (!fits && is_named_like_a_part(spec)) return;  // the part's row judges it
+        used_[static_cast<std::size_t>(index)] = true;
+        if (!fits) {
             defect(name, "expected shape " + shape_text(expected) + ", found " + shape_text(tensor.shape));
+            return;
+        }
+        if (fused >= 0) {
+            defect(name, "is also a part of \"" + file_.tensors()[static_cast<std::size_t>(fused)].name +
+                             "\": expected one of the two");
             return;
         }
         if (skipped || spec.use == Use::skipped || is_shared_index_copy(spec, layer)) {
@@ -96,6 +109,37 @@ private:
         }
         ++report_.num_used;
         roles[static_cast<std::size_t>(spec.role)] = index;
+    }
+
+    template <class Predicate>
+    [[nodiscard]] const TensorSpec* find_row(Predicate&& is_wanted) const {
+        for (const auto fragment : report_.architecture->fragments)
+            for (const TensorSpec& spec : fragment)
+                if (is_wanted(spec)) return &spec;
+        return nullptr;
+    }
+
+    /// The tensor that this parameter was found to be a part of, or -1.
+    [[nodiscard]] std::int64_t fused_index(const TensorSpec& spec, const TensorMap::Roles& roles) const {
+        const auto rows = fused_rows(spec.role, report_.hparams);
+        return rows ? roles[static_cast<std::size_t>(rows->fused)] : -1;
+    }
+
+    /// ", or "blk.0.attn_qkv.weight" [512, 256]" where the architecture has such a row.
+    [[nodiscard]] std::string or_fused(const TensorSpec& part, std::int64_t layer) const {
+        const auto rows = fused_rows(part.role, report_.hparams);
+        const TensorSpec* fused =
+            rows ? find_row([&](const TensorSpec& spec) { return spec.role == rows->fused; }) : nullptr;
+        if (fused == nullptr) return {};
+        return ", or \"" + tensor_name(*fused, layer) + "\" " + shape_text(expected_shape(*fused, report_.hparams));
+    }
+
+    /// Whether one name stands for the fused tensor in some files and for a part of it in others.
+    [[nodiscard]] bool is_named_like_a_part(const TensorSpec& fused) const {
+        if (fused.use != Use::fused) return false;
+        return find_row([&](const TensorSpec& spec) {
+                   return spec.role != fused.role && std::string_view{spec.gguf} == fused.gguf;
+               }) != nullptr;
     }
 
     [[nodiscard]] bool is_shared_index_copy(const TensorSpec& spec, std::int64_t layer) const {

@@ -11,7 +11,7 @@
 namespace model {
 
 /// Where each parameter of the model lies in the file: an index into ModelFile::tensors(), -1 = the
-/// file does not have it.
+/// file does not have it. The parts of a fused tensor have its index, as it does itself.
 struct TensorMap {
     using Roles = std::array<std::int64_t, kNumRoles>;
     Roles whole{};              ///< whole-model roles

@@ -7,21 +7,29 @@
 
 namespace model {
 
+Launcher::Gated Runner::gated(Role gate, Role up, bool is_fused, std::int64_t rows, std::int64_t width) const {
+    const auto bias = [&](Role role) {
+        const Role bias_role = bias_of(role);
+        return bias_role == Role::count ? nullptr : &w(bias_role);
+    };
+    const auto product = [&](Role role, const plugin::Buffer& scratch) {
+        return Launcher::Product{&w(role), sdk::make_tensor(scratch.data(), ASSAY_F32, rows, width), bias(role)};
+    };
+    return {h_.activation, static_cast<float>(h_.glu_alpha), static_cast<float>(h_.glu_limit), is_fused,
+            product(gate, b_->ffn_gate), product(up, b_->ffn_up)};
+}
+
 void Runner::dense_ffn(std::int64_t T) {
     const assay_tensor x = sdk::make_tensor(b_->x.data(), ASSAY_F32, T, h_.hidden_size);
     const assay_tensor u = sdk::make_tensor(b_->u.data(), ASSAY_F32, T, h_.hidden_size);
-    const auto wide = [&](const plugin::Buffer& buffer) {
-        return sdk::make_tensor(buffer.data(), ASSAY_F32, T, h_.intermediate_size);
-    };
-    const Launcher::Glu glu{h_.activation, static_cast<float>(h_.glu_alpha), static_cast<float>(h_.glu_limit)};
+    const assay_tensor y = sdk::make_tensor(b_->ffn_h.data(), ASSAY_F32, T, h_.intermediate_size);
 
     rmsnorm("ffn_norm", x, w(Role::ffn_norm), u);
     launcher_.tap("ffn_norm", u);
-    launcher_.matmul_glu("ffn_gate, ffn_up", glu, fused().dense, u,
-                         w(Role::ffn_gate), w(Role::ffn_up), wide(b_->ffn_h), wide(b_->ffn_gate),
-                         wide(b_->ffn_up));
+    launcher_.matmul_glu("ffn_gate, ffn_up", u,
+                         gated(Role::ffn_gate, Role::ffn_up, fused().dense, T, h_.intermediate_size), y);
     const Weight& post_norm = w(Role::post_ffw_norm);
-    launcher_.matmul("ffn_down", wide(b_->ffn_h), {{&w(Role::ffn_down), block_output(post_norm, T)}},
+    launcher_.matmul("ffn_down", y, {{&w(Role::ffn_down), block_output(post_norm, T), &w(Role::ffn_down_bias)}},
                      block_flags(post_norm));
     add_block("post_ffw_norm", post_norm, T);
 }
@@ -34,11 +42,11 @@ void Runner::moe_ffn(std::int64_t T) {
     const assay_tensor ids = sdk::make_tensor(b_->expert_ids.data(), ASSAY_I32, T, K);
     const assay_tensor weights = sdk::make_tensor(b_->expert_weights.data(), ASSAY_F32, T, K);
     const assay_tensor expert_y = sdk::make_tensor(b_->expert_y.data(), ASSAY_F32, S, h_.hidden_size);
-    const Launcher::Glu glu{h_.activation, static_cast<float>(h_.glu_alpha), static_cast<float>(h_.glu_limit)};
+    const assay_tensor expert_h = sdk::make_tensor(b_->ffn_h.data(), ASSAY_F32, S, h_.moe_intermediate_size);
 
     rmsnorm("ffn_norm", x, w(Role::ffn_norm), u);
     launcher_.tap("ffn_norm", u);
-    launcher_.matmul("router", u, {{&w(Role::router), logits}});
+    launcher_.matmul("router", u, {{&w(Role::router), logits, &w(Role::router_logits_bias)}});
     launcher_.tap("router_logits", logits);
 
     assay_router rule{};
@@ -64,14 +72,12 @@ void Runner::moe_ffn(std::int64_t T) {
     // A token chooses an expert once, so no expert sees more than T rows.
     Launcher::Groups groups{b_->row_ids.as<std::int32_t>(), b_->expert_offset.as<std::int32_t>(),
                             static_cast<std::int32_t>(S), static_cast<std::int32_t>(T)};
-    const auto wide = [&](const plugin::Buffer& buffer) {
-        return sdk::make_tensor(buffer.data(), ASSAY_F32, S, h_.moe_intermediate_size);
-    };
-    launcher_.grouped_glu("ffn_gate_exps, ffn_up_exps", glu, fused().experts, groups, u,
-                          w(Role::ffn_gate_exps), w(Role::ffn_up_exps), wide(b_->ffn_h),
-                          wide(b_->ffn_gate), wide(b_->ffn_up));
+    launcher_.grouped_glu("ffn_gate_exps, ffn_up_exps", groups, u,
+                          gated(Role::ffn_gate_exps, Role::ffn_up_exps, fused().experts, S, h_.moe_intermediate_size),
+                          expert_h);
     groups.row_ids = nullptr;
-    launcher_.grouped("ffn_down_exps", groups, wide(b_->ffn_h), w(Role::ffn_down_exps), expert_y);
+    launcher_.grouped("ffn_down_exps", groups, expert_h,
+                      {&w(Role::ffn_down_exps), expert_y, &w(Role::ffn_down_exps_bias)});
 
     const Weight& post_norm = w(Role::post_ffw_norm);
     const assay_tensor out = block_output(post_norm, T);
@@ -81,13 +87,10 @@ void Runner::moe_ffn(std::int64_t T) {
     });
     if (h_.num_shared_experts > 0) {
         const std::int64_t width = h_.moe_intermediate_size * h_.num_shared_experts;
-        const auto shared = [&](const plugin::Buffer& buffer) {
-            return sdk::make_tensor(buffer.data(), ASSAY_F32, T, width);
-        };
-        launcher_.matmul_glu("ffn_gate_shexp, ffn_up_shexp", glu, fused().shared, u, w(Role::ffn_gate_shexp),
-                             w(Role::ffn_up_shexp), shared(b_->ffn_h), shared(b_->ffn_gate),
-                             shared(b_->ffn_up));
-        launcher_.matmul("ffn_down_shexp", shared(b_->ffn_h), {{&w(Role::ffn_down_shexp), out}},
+        const assay_tensor shared = sdk::make_tensor(b_->ffn_h.data(), ASSAY_F32, T, width);
+        launcher_.matmul_glu("ffn_gate_shexp, ffn_up_shexp", u,
+                             gated(Role::ffn_gate_shexp, Role::ffn_up_shexp, fused().shared, T, width), shared);
+        launcher_.matmul("ffn_down_shexp", shared, {{&w(Role::ffn_down_shexp), out}},
                          ASSAY_MM_ACCUMULATE);
     }
     add_block("post_ffw_norm", post_norm, T);

@@ -33,6 +33,10 @@ double yarn_gain(double factor, double m) {
     return factor > 1.0 ? 1.0 + 0.1 * m * std::log(factor) : 1.0;
 }
 
+double longrope_gain(double factor, double original) {
+    return factor > 1.0 && original > 1.0 ? std::sqrt(1.0 + std::log(factor) / std::log(original)) : 1.0;
+}
+
 std::vector<double> inverse_frequencies(const RopeParams& rope, const std::vector<float>& factors) {
     const auto pairs = static_cast<std::size_t>(rope.n_rot / 2);
     std::vector<double> out(pairs);

@@ -8,7 +8,8 @@
 
 namespace model {
 
-enum class RopeScaling : std::uint8_t { none, linear, yarn };
+/// longrope: nothing here; each pair is divided by a factor out of one of two tensors.
+enum class RopeScaling : std::uint8_t { none, linear, yarn, longrope };
 
 /// One way of rotating: its angles and its pairing. Angles are position * inv_freq(i), i < n_rot/2.
 struct RopeParams {
@@ -17,12 +18,12 @@ struct RopeParams {
     std::int32_t style = ASSAY_ROPE_NORM;  ///< assay_rope_style
     RopeScaling scaling = RopeScaling::none;
     double factor = 1.0;              ///< F of architectures.md 1.4
-    double original_context = 0.0;    ///< YaRN L0
+    double original_context = 0.0;    ///< L0: tokens, before it was stretched
     double beta_fast = 32.0, beta_slow = 1.0;
     double extrapolation = 1.0;       ///< YaRN ext: 0 interpolates every pair
     bool truncate_range = true;       ///< YaRN correction range rounded to whole pairs
     double magnitude = 1.0;           ///< on cos and sin
-    bool use_rope_freqs = false;      ///< divide by the tensor rope_freqs.weight where the file has it
+    bool use_factors = false;         ///< divide by the tensors rope_freqs or rope_factors_*, if any
 };
 
 /// What differs from layer to layer.
@@ -55,6 +56,7 @@ struct Hparams {
     double index_norm_eps = 1e-6;  ///< LayerNorm of the index key
     double softmax_scale = 0.0;
     double attn_logit_softcap = 0.0;
+    bool has_sinks = false;  ///< one logit per head joins the normalisation
     std::vector<RopeParams> ropes;
 
     // feed-forward
@@ -79,6 +81,10 @@ struct Hparams {
 /// pair; empty = none.
 [[nodiscard]] std::vector<double> inverse_frequencies(const RopeParams& rope,
                                                       const std::vector<float>& factors);
+
+/// LongRoPE's factor on cos and sin for a context stretched from `original` tokens by F:
+/// sqrt(1 + ln F / ln original) for F > 1, else 1 (Ding et al., "LongRoPE", 2024).
+[[nodiscard]] double longrope_gain(double factor, double original);
 
 /// YaRN's g(F, m) = 1 + 0.1 m ln F for F > 1, else 1.
 [[nodiscard]] double yarn_gain(double factor, double m);

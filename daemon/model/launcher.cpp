@@ -3,6 +3,29 @@
 #include "cxx/plugin.hpp"
 
 namespace model {
+namespace {
+
+/// One more product of the call.
+void add_product(assay_matmul& args, const Launcher::Product& p, std::int32_t op) {
+    const std::int32_t i = args.num_weights++;
+    args.w[i] = &p.weight->abi;
+    args.y[i] = p.y;
+    args.bias[i] = {};
+    if (p.bias != nullptr && *p.bias)
+        args.bias[i] = op == ASSAY_Q_GROUPED ? p.bias->vector_per_expert() : p.bias->vector();
+    args.flags = p.weight->precision;
+}
+
+void add_gated(assay_matmul& args, const Launcher::Gated& gated, std::int32_t op, const assay_tensor& y) {
+    add_product(args, gated.gate, op);
+    add_product(args, gated.up, op);
+    args.y[0] = y;
+    args.glu = gated.kind;
+    args.glu_alpha = gated.alpha;
+    args.glu_limit = gated.limit;
+}
+
+}  // namespace
 
 void Launcher::check(const char* op, const std::string& plugin, assay_status status, const char* words) {
     if (status == ASSAY_OK) return;
@@ -21,6 +44,15 @@ assay_matmul Launcher::arguments(const assay_tensor& x) const {
     return a;
 }
 
+assay_matmul Launcher::arguments(const assay_tensor& x, const Groups& groups) const {
+    assay_matmul a = arguments(x);
+    a.row_ids = groups.row_ids;
+    a.expert_offset = groups.offset;
+    a.num_slots = groups.num_slots;
+    a.max_rows_per_expert = groups.max_rows_per_expert;
+    return a;
+}
+
 void Launcher::run_matmul(const char* op, std::int32_t kind, assay_matmul& args,
                           const plugin::Quant& quant) {
     if (failed_) return;
@@ -36,37 +68,30 @@ void Launcher::matmul(const char* op, const assay_tensor& x, std::initializer_li
                       std::uint32_t flags, bool joint) {
     assay_matmul args = arguments(x);
     for (const Product& p : products) {
-        args.w[args.num_weights] = &p.weight->abi;
-        args.y[args.num_weights] = p.y;
-        args.bias[args.num_weights] = p.bias != nullptr && *p.bias ? p.bias->vector() : assay_tensor{};
-        args.flags = flags | p.weight->precision;
-        ++args.num_weights;
+        add_product(args, p, ASSAY_Q_MATMUL);
+        args.flags |= flags;
         if (joint && args.num_weights < static_cast<std::int32_t>(products.size())) continue;
         run_matmul(op, ASSAY_Q_MATMUL, args, *p.weight->quant);
         args.num_weights = 0;
     }
 }
 
-void Launcher::matmul_glu(const char* op_name, const Glu& glu, bool fused, const assay_tensor& x,
-                          const Weight& gate, const Weight& up, const assay_tensor& y,
-                          const assay_tensor& scratch_gate, const assay_tensor& scratch_up) {
-    if (!fused) {
-        matmul(op_name, x, {{&gate, scratch_gate}, {&up, scratch_up}});
-        op("glu", [&](const assay_ops& ops, void* self, const assay_stream* s) {
-            return ops.glu(self, glu.kind, glu.alpha, glu.limit, &scratch_gate, &scratch_up, &y, s);
-        });
+void Launcher::glu(const Gated& gated, const assay_tensor& y) {
+    op("glu", [&](const assay_ops& ops, void* self, const assay_stream* s) {
+        return ops.glu(self, gated.kind, gated.alpha, gated.limit, &gated.gate.y, &gated.up.y, &y, s);
+    });
+}
+
+void Launcher::matmul_glu(const char* op_name, const assay_tensor& x, const Gated& gated,
+                          const assay_tensor& y) {
+    if (!gated.fused) {
+        matmul(op_name, x, {gated.gate, gated.up});
+        glu(gated, y);
         return;
     }
     assay_matmul args = arguments(x);
-    args.num_weights = 2;
-    args.flags = gate.precision;
-    args.w[0] = &gate.abi;
-    args.w[1] = &up.abi;
-    args.y[0] = y;
-    args.glu = glu.kind;
-    args.glu_alpha = glu.alpha;
-    args.glu_limit = glu.limit;
-    run_matmul(op_name, ASSAY_Q_MATMUL, args, *gate.quant);
+    add_gated(args, gated, ASSAY_Q_MATMUL, y);
+    run_matmul(op_name, ASSAY_Q_MATMUL, args, *gated.gate.weight->quant);
 }
 
 void Launcher::batched(const char* op, const assay_tensor& x, const Weight& w, const assay_tensor& y) {
@@ -78,46 +103,24 @@ void Launcher::batched(const char* op, const assay_tensor& x, const Weight& w, c
     run_matmul(op, ASSAY_Q_BATCHED, args, *w.quant);
 }
 
-void Launcher::grouped(const char* op, const Groups& groups, const assay_tensor& x, const Weight& w,
-                       const assay_tensor& y) {
-    assay_matmul args = arguments(x);
-    args.num_weights = 1;
-    args.flags = w.precision;
-    args.w[0] = &w.abi;
-    args.y[0] = y;
-    args.row_ids = groups.row_ids;
-    args.expert_offset = groups.offset;
-    args.num_slots = groups.num_slots;
-    args.max_rows_per_expert = groups.max_rows_per_expert;
-    run_matmul(op, ASSAY_Q_GROUPED, args, *w.quant);
+void Launcher::grouped(const char* op, const Groups& groups, const assay_tensor& x,
+                       const Product& product) {
+    assay_matmul args = arguments(x, groups);
+    add_product(args, product, ASSAY_Q_GROUPED);
+    run_matmul(op, ASSAY_Q_GROUPED, args, *product.weight->quant);
 }
 
-void Launcher::grouped_glu(const char* op_name, const Glu& glu, bool fused, const Groups& groups,
-                           const assay_tensor& x, const Weight& gate, const Weight& up,
-                           const assay_tensor& y, const assay_tensor& scratch_gate,
-                           const assay_tensor& scratch_up) {
-    if (!fused) {
-        grouped(op_name, groups, x, gate, scratch_gate);
-        grouped(op_name, groups, x, up, scratch_up);
-        op("glu", [&](const assay_ops& ops, void* self, const assay_stream* s) {
-            return ops.glu(self, glu.kind, glu.alpha, glu.limit, &scratch_gate, &scratch_up, &y, s);
-        });
+void Launcher::grouped_glu(const char* op_name, const Groups& groups, const assay_tensor& x,
+                           const Gated& gated, const assay_tensor& y) {
+    if (!gated.fused) {
+        grouped(op_name, groups, x, gated.gate);
+        grouped(op_name, groups, x, gated.up);
+        glu(gated, y);
         return;
     }
-    assay_matmul args = arguments(x);
-    args.num_weights = 2;
-    args.flags = gate.precision;
-    args.w[0] = &gate.abi;
-    args.w[1] = &up.abi;
-    args.y[0] = y;
-    args.glu = glu.kind;
-    args.glu_alpha = glu.alpha;
-    args.glu_limit = glu.limit;
-    args.row_ids = groups.row_ids;
-    args.expert_offset = groups.offset;
-    args.num_slots = groups.num_slots;
-    args.max_rows_per_expert = groups.max_rows_per_expert;
-    run_matmul(op_name, ASSAY_Q_GROUPED, args, *gate.quant);
+    assay_matmul args = arguments(x, groups);
+    add_gated(args, gated, ASSAY_Q_GROUPED, y);
+    run_matmul(op_name, ASSAY_Q_GROUPED, args, *gated.gate.weight->quant);
 }
 
 void Launcher::rows(const char* op, const Weight& w, const std::int32_t* ids, const assay_tensor& out) {

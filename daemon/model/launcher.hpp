@@ -56,21 +56,22 @@ public:
     // ---- quant --------------------------------------------------------------------------------
 
     struct Product {
-        const Weight* weight;
-        assay_tensor y;
-        const Weight* bias = nullptr;
+        const Weight* weight = nullptr;
+        assay_tensor y{};
+        const Weight* bias = nullptr;  ///< null, or one that the model may not have
     };
     /// y_i = x W_i^T (+ bias): one call when `joint`, else one each.
     void matmul(const char* op, const assay_tensor& x, std::initializer_list<Product> products,
                 std::uint32_t flags = 0, bool joint = false);
-    /// y = glu(x Wg^T, x Wu^T). `scratch` [2][T, I] serves plugins without the fused form.
-    struct Glu {
-        std::int32_t kind = ASSAY_GLU_SILU;
+    /// A gated unit: y = glu(x Wg^T + bg, x Wu^T + bu). The products' own y are scratch of the form
+    /// in two steps, for plugins without the fused one.
+    struct Gated {
+        std::int32_t kind = ASSAY_GLU_SILU;  ///< assay_glu
         float alpha = 0.0F, limit = 0.0F;
+        bool fused = false;
+        Product gate, up;
     };
-    void matmul_glu(const char* op, const Glu& glu, bool fused, const assay_tensor& x, const Weight& gate,
-                    const Weight& up, const assay_tensor& y, const assay_tensor& scratch_gate,
-                    const assay_tensor& scratch_up);
+    void matmul_glu(const char* op, const assay_tensor& x, const Gated& gated, const assay_tensor& y);
     void batched(const char* op, const assay_tensor& x, const Weight& w, const assay_tensor& y);
     struct Groups {
         const std::int32_t* row_ids;
@@ -78,11 +79,10 @@ public:
         std::int32_t num_slots;
         std::int32_t max_rows_per_expert;
     };
-    void grouped(const char* op, const Groups& groups, const assay_tensor& x, const Weight& w,
-                 const assay_tensor& y);
-    void grouped_glu(const char* op, const Glu& glu, bool fused, const Groups& groups,
-                     const assay_tensor& x, const Weight& gate, const Weight& up, const assay_tensor& y,
-                     const assay_tensor& scratch_gate, const assay_tensor& scratch_up);
+    /// Each slot times its expert's matrix. Biases are one vector an expert.
+    void grouped(const char* op, const Groups& groups, const assay_tensor& x, const Product& product);
+    void grouped_glu(const char* op, const Groups& groups, const assay_tensor& x, const Gated& gated,
+                     const assay_tensor& y);
     void rows(const char* op, const Weight& w, const std::int32_t* ids, const assay_tensor& out);
 
     // ---- device -------------------------------------------------------------------------------
@@ -116,6 +116,8 @@ private:
     void check(const char* op, const std::string& plugin, assay_status status, const char* words);
     void run_matmul(const char* op, std::int32_t kind, assay_matmul& args, const plugin::Quant& quant);
     [[nodiscard]] assay_matmul arguments(const assay_tensor& x) const;
+    [[nodiscard]] assay_matmul arguments(const assay_tensor& x, const Groups& groups) const;
+    void glu(const Gated& gated, const assay_tensor& y);
 
     const plugin::Device& device_;
     const assay_stream* stream_;

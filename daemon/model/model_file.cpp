@@ -1,6 +1,7 @@
 #include "daemon/model/model_file.hpp"
 
 #include "cxx/plugin.hpp"
+#include "daemon/base/check.hpp"
 #include "daemon/base/error.hpp"
 
 namespace model {
@@ -127,9 +128,10 @@ const void* ModelFile::map(const FileTensor& tensor) const {
     return data;
 }
 
-void ModelFile::read(const FileTensor& tensor, void* dst) const {
+void ModelFile::read(const FileTensor& tensor, std::uint64_t offset, std::uint64_t bytes, void* dst) const {
+    CHECK(offset <= tensor.bytes && bytes <= tensor.bytes - offset);
     assay_error err = sdk::make_error();
-    if (api_->read(handle_, tensor.file, tensor.offset, tensor.bytes, dst, &err) != ASSAY_OK)
+    if (api_->read(handle_, tensor.file, tensor.offset + offset, bytes, dst, &err) != ASSAY_OK)
         throw base::ModelError{"tensor \"" + tensor.name + "\": " + err.text};
 }
 

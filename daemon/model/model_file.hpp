@@ -47,7 +47,9 @@ public:
     /// The stored bytes, mapped read-only for the life of this object; null when the loader cannot
     /// map.
     [[nodiscard]] const void* map(const FileTensor& tensor) const;
-    void read(const FileTensor& tensor, void* dst) const;
+    void read(const FileTensor& tensor, void* dst) const { read(tensor, 0, tensor.bytes, dst); }
+    /// `bytes` stored bytes from `offset` of the tensor on.
+    void read(const FileTensor& tensor, std::uint64_t offset, std::uint64_t bytes, void* dst) const;
 
 private:
     void read_metadata();

@@ -32,6 +32,7 @@ public:
     /// @param roles  of the layer (or of the whole model): what stands beside the tensor
     void add(std::int64_t index, const TensorSpec& spec, Use use, const TensorMap::Roles& roles) {
         const FileTensor& tensor = file_.tensors()[static_cast<std::size_t>(index)];
+        if (use == Use::fused) return;                             // its parts are multiplied by
         if (use == Use::vector && tensor.format == "f32") return;  // copied as it is
         assay_quant_query q{};
         q.size = sizeof q;
@@ -82,13 +83,8 @@ private:
     }
 
     static bool has_bias(Role role, const TensorMap::Roles& roles) {
-        switch (role) {
-            case Role::attn_q: return has(roles, Role::attn_q_bias);
-            case Role::attn_k: return has(roles, Role::attn_k_bias);
-            case Role::attn_v: return has(roles, Role::attn_v_bias);
-            case Role::attn_output: return has(roles, Role::attn_output_bias);
-            default: return false;
-        }
+        const Role bias = bias_of(role);
+        return bias != Role::count && has(roles, bias);
     }
 
     static bool same(const assay_quant_query& a, const assay_quant_query& b) {
@@ -169,6 +165,7 @@ std::vector<assay_attn_layer> attention_layers(const Hparams& h) {
         l.window = params.window;
         l.softmax_scale = static_cast<float>(h.softmax_scale);
         l.logit_softcap = static_cast<float>(h.attn_logit_softcap);
+        l.has_sinks = h.has_sinks;
         layers.push_back(l);
     }
     return layers;

@@ -154,7 +154,7 @@ void Runner::head(const StepPlan& plan) {
     rmsnorm("output_norm", rows, weights_.whole(Role::output_norm), rows);
     launcher_.tap("final_norm", rows);
     const assay_tensor out = logits();
-    launcher_.matmul("output", rows, {{&weights_.whole(Role::output), out}});
+    launcher_.matmul("output", rows, {{&weights_.whole(Role::output), out, &weights_.whole(Role::output_bias)}});
     if (h_.final_logit_softcap != 0.0)
         launcher_.op("softcap", [&](const assay_ops& ops, void* self, const assay_stream* s) {
             return ops.softcap(self, &out, static_cast<float>(h_.final_logit_softcap), &out, s);

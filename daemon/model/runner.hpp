@@ -85,6 +85,7 @@ private:
     void require_ops() const;
     [[nodiscard]] bool can_fuse(std::initializer_list<const Weight*> weights, assay_quant_op op,
                                 std::int64_t m, std::int32_t glu, bool bias = false) const;
+    [[nodiscard]] const std::vector<float>& rope_factors(const RopeParams& rope) const;
 
     // runner.cpp
     void upload(const StepPlan& plan);
@@ -112,6 +113,8 @@ private:
     void rope(const char* name, const assay_tensor& x, const assay_tensor& out, std::int32_t style);
 
     // feed_forward.cpp
+    /// The gated unit of these weights with `width` columns in each row of `rows`.
+    [[nodiscard]] Launcher::Gated gated(Role gate, Role up, bool fused, std::int64_t rows, std::int64_t width) const;
     void dense_ffn(std::int64_t num_tokens);
     void moe_ffn(std::int64_t num_tokens);
 

@@ -100,14 +100,15 @@ void Runner::choose_fusions() {
     const std::int64_t slots = T * std::max<std::int64_t>(1, h_.num_experts_per_tok);
     for (std::int64_t l = 0; l < h_.num_layers; ++l) {
         layer_ = l;
+        const auto has_bias = [&](Role role) { return bias_of(role) != Role::count && w(bias_of(role)); };
         const auto glu = [&](Role gate, Role up, assay_quant_op op, std::int64_t m) {
-            return can_fuse({&w(gate), &w(up)}, op, m, h_.activation);
+            return can_fuse({&w(gate), &w(up)}, op, m, h_.activation, has_bias(gate) || has_bias(up));
         };
         Fused f;
         f.dense = glu(Role::ffn_gate, Role::ffn_up, ASSAY_Q_MATMUL, T);
         f.experts = glu(Role::ffn_gate_exps, Role::ffn_up_exps, ASSAY_Q_GROUPED, slots);
         f.shared = glu(Role::ffn_gate_shexp, Role::ffn_up_shexp, ASSAY_Q_MATMUL, T);
-        const bool bias = w(Role::attn_q_bias) || w(Role::attn_k_bias) || w(Role::attn_v_bias);
+        const bool bias = has_bias(Role::attn_q) || has_bias(Role::attn_k) || has_bias(Role::attn_v);
         f.qkv = can_fuse({&w(Role::attn_q), &w(Role::attn_k), &w(Role::attn_v)}, ASSAY_Q_MATMUL, T, 0, bias);
         const Role query = h_.q_lora_rank > 0 ? Role::attn_q_a : Role::attn_q;
         f.a = can_fuse({&w(query), &w(Role::attn_kv_a)}, ASSAY_Q_MATMUL, T, 0);
@@ -133,6 +134,15 @@ std::string Runner::fusion_text() const {
 }
 
 std::uint64_t Runner::workspace_bytes() const { return b_->total_bytes; }
+
+/// The choice between long and short holds for the life of the cache, whatever a sequence's length.
+const std::vector<float>& Runner::rope_factors(const RopeParams& rope) const {
+    static const std::vector<float> kNone;
+    const RopeFactors& factors = weights_.rope_factors();
+    if (!rope.use_factors) return kNone;
+    if (!factors.always.empty()) return factors.always;
+    return limits_.max_kv_len > rope.original_context ? factors.of_long_context : factors.of_short_context;
+}
 
 void Runner::allocate() {
     Buffers& b = *b_;
@@ -182,9 +192,8 @@ void Runner::allocate() {
         b.index_w = f32(T * dim(h_.index_n_heads));
         b.topk = i32(T * dim(h_.index_topk));
     }
-    static const std::vector<float> kNoFactors;
     for (const RopeParams& rope : h_.ropes) {
-        const auto inv = inverse_frequencies(rope, rope.use_rope_freqs ? weights_.rope_factors() : kNoFactors);
+        const auto inv = inverse_frequencies(rope, rope_factors(rope));
         plugin::Buffer& freq = b.inv_freq.emplace_back(bytes(inv.size() * sizeof(double)));
         device_.api().copy(device_.self(), freq.data(), inv.data(), freq.bytes(), stream_.get());
         stream_.sync();

@@ -1,14 +1,20 @@
 #include "daemon/model/weights.hpp"
 
+#include <limits>
 #include <numeric>
 
 #include "cxx/plugin.hpp"
 #include "daemon/base/error.hpp"
+#include "daemon/model/fused_tensors.hpp"
 
 namespace model {
 
 assay_tensor Weight::vector() const {
     return sdk::make_tensor(abi.data, ASSAY_F32, abi.rows * abi.cols);
+}
+
+assay_tensor Weight::vector_per_expert() const {
+    return sdk::make_tensor(abi.data, ASSAY_F32, abi.rows, abi.cols);
 }
 
 /// What loading needs and nothing else does.
@@ -33,15 +39,41 @@ struct Weights::Loader {
         w.abi.cols = dims[2];
     }
 
-    void read(const FileTensor& tensor, const plugin::Buffer& buffer) const {
-        if (buffer.bytes() != tensor.bytes)
+    /// Where the bytes of a parameter lie in its tensor: one run, or, in a fused tensor with experts,
+    /// one in each of them.
+    struct Extent {
+        std::uint64_t offset = 0, run_bytes = 0, stride = 0, num_runs = 1;
+        [[nodiscard]] std::uint64_t bytes() const { return run_bytes * num_runs; }
+    };
+
+    /// @param w  with its shape and tensor
+    static Extent part_of(const Weight& w, const TensorSpec& spec, const FusedRows& rows) {
+        const bool is_vector = spec.use == Use::vector;
+        const auto experts = static_cast<std::uint64_t>(is_vector ? w.abi.rows : w.abi.experts);
+        const auto count = static_cast<std::uint64_t>(is_vector ? w.abi.cols : w.abi.rows);
+        const std::uint64_t num_rows = experts * static_cast<std::uint64_t>(rows.total);
+        const std::uint64_t row_bytes = w.tensor->bytes / num_rows;
+        if (row_bytes * num_rows != w.tensor->bytes)
+            throw base::ModelError{"tensor \"" + w.tensor->name + "\": format " + w.tensor->format +
+                                   " cannot be cut between rows, which a tensor of several parameters needs"};
+        return {static_cast<std::uint64_t>(rows.first) * row_bytes, count * row_bytes,
+                static_cast<std::uint64_t>(rows.total) * row_bytes, experts};
+    }
+
+    void read(const FileTensor& tensor, const Extent& extent, const plugin::Buffer& buffer) const {
+        if (buffer.bytes() != extent.bytes())
             throw base::ModelError{"tensor \"" + tensor.name + "\": expected " + std::to_string(buffer.bytes()) +
                                    " bytes for " + shape_text(tensor.shape) + " " + tensor.format + ", found " +
-                                   std::to_string(tensor.bytes)};
-        if (device.host_visible()) return file.read(tensor, buffer.data());
-        const plugin::Buffer staging = device.alloc(tensor.bytes, ASSAY_SPACE_PINNED);
-        file.read(tensor, staging.data());
-        copy(buffer.data(), staging.data(), tensor.bytes);
+                                   std::to_string(extent.bytes())};
+        const auto read_runs = [&](const plugin::Buffer& to) {
+            for (std::uint64_t i = 0; i < extent.num_runs; ++i)
+                file.read(tensor, extent.offset + i * extent.stride, extent.run_bytes,
+                          to.as<char>() + i * extent.run_bytes);
+        };
+        if (device.host_visible()) return read_runs(buffer);
+        const plugin::Buffer staging = device.alloc(extent.bytes(), ASSAY_SPACE_PINNED);
+        read_runs(staging);
+        copy(buffer.data(), staging.data(), extent.bytes());
     }
 
     /// Between host and device; done on return.
@@ -53,15 +85,16 @@ struct Weights::Loader {
     }
 
     /// Stored bytes where the device can read them.
-    const void* place(const FileTensor& tensor) {
-        if (device.host_visible())
-            if (const void* mapped = file.map(tensor)) return mapped;
-        const plugin::Buffer& buffer = out.buffers_.emplace_back(device.alloc(tensor.bytes));
-        read(tensor, buffer);
+    const void* place(const FileTensor& tensor, const Extent& extent) {
+        if (device.host_visible() && extent.num_runs == 1)
+            if (const void* mapped = file.map(tensor)) return static_cast<const char*>(mapped) + extent.offset;
+        const plugin::Buffer& buffer = out.buffers_.emplace_back(device.alloc(extent.bytes()));
+        read(tensor, extent, buffer);
         return buffer.data();
     }
 
-    void load_matrix(Weight& w, const FileTensor& tensor) {
+    void load_matrix(Weight& w, const Extent& extent) {
+        const FileTensor& tensor = *w.tensor;
         w.quant = &quant_for(tensor.format);
         const assay_quant_format* format = w.quant->format(tensor.format);
         if (format == nullptr)
@@ -69,19 +102,20 @@ struct Weights::Loader {
                                     "\" does not list format \"" + tensor.format + "\""};
         w.abi.format = format->id;
         w.abi.layout = ASSAY_LAYOUT_STORED;
-        w.abi.data = place(tensor);
-        w.abi.data_bytes = tensor.bytes;
+        w.abi.data = place(tensor, extent);
+        w.abi.data_bytes = extent.bytes();
     }
 
     /// Widens any format to f32 through the quant plugin that knows it.
-    void load_vector(Weight& w, const FileTensor& tensor) {
+    void load_vector(Weight& w, const Extent& extent) {
+        const FileTensor& tensor = *w.tensor;
         const std::int64_t count = w.abi.rows * w.abi.cols;
         plugin::Buffer& buffer = out.buffers_.emplace_back(
             device.alloc(static_cast<std::uint64_t>(count) * sizeof(float)));
         if (tensor.format == "f32") {
-            read(tensor, buffer);
+            read(tensor, extent, buffer);
         } else {
-            load_matrix(w, tensor);
+            load_matrix(w, extent);
             const assay_tensor rows = sdk::make_tensor(buffer.data(), ASSAY_F32, w.abi.rows, w.abi.cols);
             std::vector<std::int32_t> host_ids(static_cast<std::size_t>(w.abi.rows));
             std::iota(host_ids.begin(), host_ids.end(), 0);
@@ -100,24 +134,40 @@ struct Weights::Loader {
         w.abi.data_bytes = buffer.bytes();
     }
 
-    void load(Weight& w, const TensorSpec& spec, std::int64_t index, Use use) {
-        if (index < 0) return;
+    void load(Weight& w, const TensorSpec& spec, const TensorMap::Roles& roles) {
+        const std::int64_t index = roles[static_cast<std::size_t>(spec.role)];
+        if (index < 0 || spec.use == Use::fused) return;
         const FileTensor& tensor = file.tensors()[static_cast<std::size_t>(index)];
         w.abi.size = sizeof w.abi;
         w.tensor = &tensor;
         w.precision = precision_flags(spec, hparams);
         set_shape(w, spec);
-        if (use == Use::vector)
-            load_vector(w, tensor);
+        const auto fused = fused_rows(spec.role, hparams);
+        const bool is_part = fused && roles[static_cast<std::size_t>(fused->fused)] == index;
+        const Extent extent = is_part ? part_of(w, spec, *fused) : Extent{0, tensor.bytes, tensor.bytes, 1};
+        if (spec.use == Use::vector)
+            load_vector(w, extent);
         else
-            load_matrix(w, tensor);
-        out.total_bytes_ += tensor.bytes;
-        if (use == Use::matmul || use == Use::batched) out.active_bytes_ += tensor.bytes;
-        if (use == Use::grouped)
-            out.active_bytes_ += tensor.bytes / static_cast<std::uint64_t>(hparams.num_experts) *
+            load_matrix(w, extent);
+        out.total_bytes_ += extent.bytes();
+        if (spec.use == Use::matmul || spec.use == Use::batched) out.active_bytes_ += extent.bytes();
+        if (spec.use == Use::grouped)
+            out.active_bytes_ += extent.bytes() / static_cast<std::uint64_t>(hparams.num_experts) *
                                  static_cast<std::uint64_t>(hparams.num_experts_per_tok);
-        progress.bytes_done += tensor.bytes;
+        progress.bytes_done += extent.bytes();
         if (on_progress) on_progress(progress);
+    }
+
+    /// A tensor of divisors, as the host needs it.
+    std::vector<float> host_factors(const Weight& w) const {
+        if (!w) return {};
+        std::vector<float> factors(static_cast<std::size_t>(w.abi.cols));
+        copy(factors.data(), w.abi.data, factors.size() * sizeof(float));
+        for (const float f : factors)
+            if (!(f > 0.0F && f < std::numeric_limits<float>::infinity()))
+                throw base::ModelError{"tensor \"" + w.tensor->name + "\": expected positive divisors, found " +
+                                       std::to_string(f)};
+        return factors;
     }
 };
 
@@ -132,7 +182,7 @@ Weights::Weights(const ModelFile& file, const AuditReport& audit, const plugin::
         for (const TensorSpec& spec : fragment) {
             const auto role = static_cast<std::size_t>(spec.role);
             if (!spec.is_layer()) {
-                loader.load(whole_[role], spec, audit.map.whole[role], spec.use);
+                loader.load(whole_[role], spec, audit.map.whole);
                 if (spec.role == Role::output && !whole_[role]) {  // tied: the same bytes
                     whole_[role] = whole(Role::token_embd);
                     whole_[role].precision = precision_flags(spec, audit.hparams);
@@ -141,17 +191,16 @@ Weights::Weights(const ModelFile& file, const AuditReport& audit, const plugin::
                 continue;
             }
             for (std::size_t l = 0; l < layers_.size(); ++l)
-                loader.load(layers_[l][role], spec, audit.map.layers[l][role], spec.use);
+                loader.load(layers_[l][role], spec, audit.map.layers[l]);
         }
     }
-    if (const Weight& freqs = whole(Role::rope_freqs)) {
-        rope_factors_.resize(static_cast<std::size_t>(freqs.abi.cols));
-        loader.copy(rope_factors_.data(), freqs.abi.data, rope_factors_.size() * sizeof(float));
-        for (const float f : rope_factors_)
-            if (!(f > 0.0F))
-                throw base::ModelError{"tensor \"rope_freqs.weight\": expected positive divisors, found " +
-                                       std::to_string(f)};
-    }
+    rope_factors_ = {loader.host_factors(whole(Role::rope_freqs)),
+                     loader.host_factors(whole(Role::rope_factors_long)),
+                     loader.host_factors(whole(Role::rope_factors_short))};
+    if (rope_factors_.of_long_context.empty() != rope_factors_.of_short_context.empty())
+        throw base::ModelError{std::string{"tensor \"rope_factors_"} +
+                               (rope_factors_.of_long_context.empty() ? "long" : "short") +
+                               ".weight\" is missing: the factors for long and short contexts come together"};
 }
 
 }  // namespace model

@@ -21,12 +21,21 @@ struct Weight {
     std::uint32_t precision = 0;           ///< precision_flags() of its products
 
     explicit operator bool() const { return abi.data != nullptr; }
-    /// Vectors are f32 on the device.
+    /// Vectors are f32 on the device: [n].
     [[nodiscard]] assay_tensor vector() const;
+    /// Vectors of which each expert has its own: [experts, n].
+    [[nodiscard]] assay_tensor vector_per_expert() const;
 };
 
 /// Finds the quant instance that serves a format.
 using QuantLookup = std::function<const plugin::Quant&(const std::string& format)>;
+
+/// Divisors of the RoPE angles, one a pair; empty where the file has none. For the host.
+struct RopeFactors {
+    std::vector<float> always;            ///< rope_freqs
+    std::vector<float> of_long_context;   ///< rope_factors_long: contexts beyond the original one
+    std::vector<float> of_short_context;  ///< rope_factors_short
+};
 
 struct LoadProgress {
     std::uint64_t bytes_done = 0, bytes_total = 0;
@@ -34,7 +43,8 @@ struct LoadProgress {
 
 /// All weights of a model on one device, by role. Matrices keep the stored bytes: mapped where the
 /// device can read host memory and the loader can map, else read into device memory. Vectors are
-/// widened to f32.
+/// widened to f32. What a fused tensor holds is cut into its parts: views of the mapped file, except
+/// that parts of experts, which do not lie together, are read into memory of their own.
 ///
 /// The ModelFile, the device and the quant instances must outlive it.
 class Weights {
@@ -48,8 +58,7 @@ public:
     [[nodiscard]] const Weight& layer(std::int64_t layer, Role role) const {
         return layers_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(role)];
     }
-    /// rope_freqs on the host; empty when the file has none.
-    [[nodiscard]] const std::vector<float>& rope_factors() const { return rope_factors_; }
+    [[nodiscard]] const RopeFactors& rope_factors() const { return rope_factors_; }
     /// Bytes that one decode step of one sequence reads of the matrices (active experts only).
     [[nodiscard]] std::uint64_t active_bytes() const { return active_bytes_; }
     [[nodiscard]] std::uint64_t total_bytes() const { return total_bytes_; }
@@ -61,7 +70,7 @@ private:
     Roles whole_;
     std::vector<Roles> layers_;
     std::deque<plugin::Buffer> buffers_;
-    std::vector<float> rope_factors_;
+    RopeFactors rope_factors_;
     std::uint64_t active_bytes_ = 0, total_bytes_ = 0;
 };
 

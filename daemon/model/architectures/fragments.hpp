@@ -14,28 +14,39 @@ inline constexpr TensorSpec kEnds[] = {
     {Role::output,      "output.weight",      "lm_head.weight",            {Dim::vocab, Dim::hidden}, Use::matmul, Shard::vocab, When::optional},
 };
 
-inline constexpr TensorSpec kRopeFreqs[] = {
-    {Role::rope_freqs, "rope_freqs.weight", "", {Dim::rot_half}, Use::vector, Shard::rep, When::optional},
+inline constexpr TensorSpec kRopeFactors[] = {
+    {Role::rope_freqs,         "rope_freqs.weight",         "", {Dim::rot_half}, Use::vector, Shard::rep, When::optional},
+    {Role::rope_factors_long,  "rope_factors_long.weight",  "", {Dim::rot_half}, Use::vector, Shard::rep, When::longrope},
+    {Role::rope_factors_short, "rope_factors_short.weight", "", {Dim::rot_half}, Use::vector, Shard::rep, When::longrope},
 };
 
 inline constexpr TensorSpec kGqa[] = {
     {Role::attn_norm,   "blk.{}.attn_norm.weight",   "model.layers.{}.input_layernorm.weight",  {Dim::hidden},              Use::vector, Shard::rep, When::always},
+    {Role::attn_qkv,    "blk.{}.attn_qkv.weight",    "model.layers.{}.self_attn.qkv_proj.weight", {Dim::qkv_rows, Dim::hidden}, Use::fused, Shard::col, When::optional},
     {Role::attn_q,      "blk.{}.attn_q.weight",      "model.layers.{}.self_attn.q_proj.weight", {Dim::q_rows, Dim::hidden}, Use::matmul, Shard::col, When::always},
     {Role::attn_k,      "blk.{}.attn_k.weight",      "model.layers.{}.self_attn.k_proj.weight", {Dim::k_rows, Dim::hidden}, Use::matmul, Shard::col, When::always},
     {Role::attn_v,      "blk.{}.attn_v.weight",      "model.layers.{}.self_attn.v_proj.weight", {Dim::v_rows, Dim::hidden}, Use::matmul, Shard::col, When::always},
     {Role::attn_output, "blk.{}.attn_output.weight", "model.layers.{}.self_attn.o_proj.weight", {Dim::hidden, Dim::o_cols}, Use::matmul, Shard::row, When::always},
 };
 
+/// @param when  whether every model of the architecture has biases
+template <When when>
 inline constexpr TensorSpec kQkvBias[] = {
-    {Role::attn_q_bias, "blk.{}.attn_q.bias", "model.layers.{}.self_attn.q_proj.bias", {Dim::q_rows}, Use::vector, Shard::col, When::optional},
-    {Role::attn_k_bias, "blk.{}.attn_k.bias", "model.layers.{}.self_attn.k_proj.bias", {Dim::k_rows}, Use::vector, Shard::col, When::optional},
-    {Role::attn_v_bias, "blk.{}.attn_v.bias", "model.layers.{}.self_attn.v_proj.bias", {Dim::v_rows}, Use::vector, Shard::col, When::optional},
-    {Role::attn_output_bias, "blk.{}.attn_output.bias", "model.layers.{}.self_attn.o_proj.bias", {Dim::hidden}, Use::vector, Shard::rep, When::optional},
+    {Role::attn_qkv_bias, "blk.{}.attn_qkv.bias", "model.layers.{}.self_attn.qkv_proj.bias", {Dim::qkv_rows}, Use::fused, Shard::col, When::optional},
+    {Role::attn_q_bias, "blk.{}.attn_q.bias", "model.layers.{}.self_attn.q_proj.bias", {Dim::q_rows}, Use::vector, Shard::col, when},
+    {Role::attn_k_bias, "blk.{}.attn_k.bias", "model.layers.{}.self_attn.k_proj.bias", {Dim::k_rows}, Use::vector, Shard::col, when},
+    {Role::attn_v_bias, "blk.{}.attn_v.bias", "model.layers.{}.self_attn.v_proj.bias", {Dim::v_rows}, Use::vector, Shard::col, when},
 };
 
+template <When when>
+inline constexpr TensorSpec kAttnOutputBias[] = {
+    {Role::attn_output_bias, "blk.{}.attn_output.bias", "model.layers.{}.self_attn.o_proj.bias", {Dim::hidden}, Use::vector, Shard::rep, when},
+};
+
+template <When when>
 inline constexpr TensorSpec kQkNorm[] = {
-    {Role::attn_q_norm, "blk.{}.attn_q_norm.weight", "model.layers.{}.self_attn.q_norm.weight", {Dim::head_dim}, Use::vector, Shard::rep, When::always},
-    {Role::attn_k_norm, "blk.{}.attn_k_norm.weight", "model.layers.{}.self_attn.k_norm.weight", {Dim::head_dim}, Use::vector, Shard::rep, When::always},
+    {Role::attn_q_norm, "blk.{}.attn_q_norm.weight", "model.layers.{}.self_attn.q_norm.weight", {Dim::head_dim}, Use::vector, Shard::rep, when},
+    {Role::attn_k_norm, "blk.{}.attn_k_norm.weight", "model.layers.{}.self_attn.k_norm.weight", {Dim::head_dim}, Use::vector, Shard::rep, when},
 };
 
 inline constexpr TensorSpec kMla[] = {
@@ -63,14 +74,26 @@ inline constexpr TensorSpec kFfnNorm[] = {
     {Role::ffn_norm, "blk.{}.ffn_norm.weight", "model.layers.{}.post_attention_layernorm.weight", {Dim::hidden}, Use::vector, Shard::rep, When::always},
 };
 
+/// The norm between the blocks under the name that some converters give it.
+inline constexpr TensorSpec kFfnNormAfterAttention[] = {
+    {Role::ffn_norm, "blk.{}.post_attention_norm.weight", "model.layers.{}.post_attention_layernorm.weight", {Dim::hidden}, Use::vector, Shard::rep, When::always},
+};
+
 inline constexpr TensorSpec kDenseFfn[] = {
     {Role::ffn_gate, "blk.{}.ffn_gate.weight", "model.layers.{}.mlp.gate_proj.weight", {Dim::ff, Dim::hidden}, Use::matmul, Shard::col, When::dense_layer},
     {Role::ffn_up,   "blk.{}.ffn_up.weight",   "model.layers.{}.mlp.up_proj.weight",   {Dim::ff, Dim::hidden}, Use::matmul, Shard::col, When::dense_layer},
     {Role::ffn_down, "blk.{}.ffn_down.weight", "model.layers.{}.mlp.down_proj.weight", {Dim::hidden, Dim::ff}, Use::matmul, Shard::row, When::dense_layer},
 };
 
+inline constexpr TensorSpec kDenseFfnBias[] = {
+    {Role::ffn_gate_bias, "blk.{}.ffn_gate.bias", "model.layers.{}.mlp.gate_proj.bias", {Dim::ff},     Use::vector, Shard::col, When::optional},
+    {Role::ffn_up_bias,   "blk.{}.ffn_up.bias",   "model.layers.{}.mlp.up_proj.bias",   {Dim::ff},     Use::vector, Shard::col, When::optional},
+    {Role::ffn_down_bias, "blk.{}.ffn_down.bias", "model.layers.{}.mlp.down_proj.bias", {Dim::hidden}, Use::vector, Shard::rep, When::optional},
+};
+
 inline constexpr TensorSpec kExperts[] = {
     {Role::router,        "blk.{}.ffn_gate_inp.weight",  "model.layers.{}.mlp.gate.weight",                      {Dim::experts, Dim::hidden},              Use::matmul,  Shard::rep, When::moe_layer, true},
+    {Role::ffn_gate_up_exps, "blk.{}.ffn_gate_up_exps.weight", "model.layers.{}.mlp.experts.gate_up_proj",       {Dim::experts, Dim::ff_exp2, Dim::hidden}, Use::fused,  Shard::exp, When::moe_layer},
     {Role::ffn_gate_exps, "blk.{}.ffn_gate_exps.weight", "model.layers.{}.mlp.experts.{e}.gate_proj.weight",     {Dim::experts, Dim::ff_exp, Dim::hidden}, Use::grouped, Shard::exp, When::moe_layer},
     {Role::ffn_up_exps,   "blk.{}.ffn_up_exps.weight",   "model.layers.{}.mlp.experts.{e}.up_proj.weight",       {Dim::experts, Dim::ff_exp, Dim::hidden}, Use::grouped, Shard::exp, When::moe_layer},
     {Role::ffn_down_exps, "blk.{}.ffn_down_exps.weight", "model.layers.{}.mlp.experts.{e}.down_proj.weight",     {Dim::experts, Dim::hidden, Dim::ff_exp}, Use::grouped, Shard::exp, When::moe_layer},

@@ -1,30 +1,35 @@
 // llama: Llama 1 to 3.x, Mistral, Mixtral and relatives (architectures.md section 7). The converter
-// permutes the rows of Q and K, so that RoPE is interleaved here; rope_freqs carries llama3 scaling.
+// permutes the rows of Q and K, so that RoPE is interleaved here; rope_freqs carries llama3 scaling,
+// rope_factors_* longrope.
 
-#include "daemon/base/error.hpp"
 #include "daemon/model/architectures/fragments.hpp"
 #include "daemon/model/architectures/list.hpp"
 
 namespace model::architectures {
 namespace {
 
+// clang-format off
+// Frequencies that old converters stored layer by layer; they follow from the metadata.
+constexpr TensorSpec kRotaryBuffer[] = {
+    {Role::attn_rot_embd, "blk.{}.attn_rot_embd.weight", "model.layers.{}.self_attn.rotary_emb.inv_freq", {Dim::rot_half}, Use::skipped, Shard::rep, When::optional},
+};
+// clang-format on
+
 Hparams read(const HparamReader& reader) {
     Hparams h = reader.common();
     reader.read_moe(h, 1);
     h.normalize_expert_weights = h.num_experts > 0;  // softmax, top-k, always renormalised
     h.expert_weights_scale = 1.0;
-    const std::int64_t n_rot = reader.int_or("rope.dimension_count", h.head_dim);
-    if (n_rot != h.head_dim)
-        throw base::ModelError{"metadata key \"llama.rope.dimension_count\": expected the head size " +
-                               std::to_string(h.head_dim) + ", found " + std::to_string(n_rot)};
-    RopeParams rope = reader.rope(n_rot, ASSAY_ROPE_NORM);
-    rope.use_rope_freqs = true;
-    h.ropes.push_back(rope);
+    h.ropes.push_back(reader.head_rope(h, ASSAY_ROPE_NORM));
+    h.ropes.front().use_factors = true;
     return h;
 }
 
 }  // namespace
 
-const Architecture kLlama{"llama", {kEnds, kRopeFreqs, kGqa, kQkvBias, kFfnNorm, kDenseFfn, kExperts}, read};
+const Architecture kLlama{"llama",
+                          {kEnds, kRopeFactors, kGqa, kQkvBias<When::optional>, kAttnOutputBias<When::optional>,
+                           kRotaryBuffer, kFfnNorm, kDenseFfn, kDenseFfnBias, kExperts},
+                           read};
 
 }  // namespace model::architectures

@@ -39,7 +39,7 @@ TEST(Hparams, OfADenseModel) {
     EXPECT_DOUBLE_EQ(h.softmax_scale, 0.5);
     ASSERT_EQ(h.ropes.size(), 1U);
     EXPECT_EQ(h.ropes[0].n_rot, 4);
-    EXPECT_TRUE(h.ropes[0].use_rope_freqs);
+    EXPECT_TRUE(h.ropes[0].use_factors);
     EXPECT_EQ(h.num_experts, 0);
 }
 
@@ -193,14 +193,14 @@ const std::vector<Hostile>& hostile() {
         {"no_vocabulary", llama, [](M& m) { m.erase("vocab_size"); }, "llama.vocab_size", "1 to", "0"},
         {"huge_vocabulary", llama, [](M& m) { m.set_i64("vocab_size", std::int64_t{1} << 40); }, "llama.vocab_size", "1 to", "1099511627776"},
         {"odd_rope", llama, [](M& m) { m.set("attention.key_length", 5); }, "llama.rope.dimension_count", "even", "5"},
-        {"partial_rope", llama, [](M& m) { m.set("rope.dimension_count", 2); }, "llama.rope.dimension_count", "head size 4", "2"},
+        {"rope_beyond_the_head", llama, [](M& m) { m.set("rope.dimension_count", 6); }, "llama.rope.dimension_count", "at most the head size 4", "6"},
         {"negative_rope", llama, [](M& m) { m.set_i64("rope.dimension_count", -4); }, "llama.rope.dimension_count", "4", "-4"},
         {"negative_theta", llama, [](M& m) { m.set_float("rope.freq_base", -1); }, "llama.rope.freq_base", "positive", "-1"},
         {"nan_theta", llama, [](M& m) { m.set_float("rope.freq_base", kNan); }, "llama.rope.freq_base", "positive", "nan"},
         {"infinite_theta", llama, [](M& m) { m.set_float("rope.freq_base", kInf); }, "llama.rope.freq_base", "positive", "inf"},
         {"negative_factor", llama, [](M& m) { m.set_float("rope.scaling.factor", -8); }, "llama.rope.scaling.factor", "positive", "-8"},
         {"nan_factor", llama, [](M& m) { m.set_float("rope.scale_linear", kNan); }, "llama.rope.scale_linear", "positive", "nan"},
-        {"unknown_scaling", llama, [](M& m) { m.set_string("rope.scaling.type", "longrope"); }, "llama.rope.scaling.type", "none, linear or yarn", "longrope"},
+        {"unknown_scaling", llama, [](M& m) { m.set_string("rope.scaling.type", "dynamic"); }, "llama.rope.scaling.type", "none, linear, yarn or longrope", "dynamic"},
         {"yarn_of_theta_1", llama, [](M& m) { set_yarn(m, 4); m.set_float("rope.freq_base", 1); }, "llama.rope.freq_base", "more than 1", "1.0"},
         {"yarn_beta", llama, [](M& m) { set_yarn(m, 4); m.set_float("rope.scaling.yarn_beta_fast", 0); }, "llama.rope.scaling.yarn_beta_fast", "positive", "0"},
         {"yarn_ext", llama, [](M& m) { set_yarn(m, 4); m.set_float("rope.scaling.yarn_ext_factor", 2); }, "llama.rope.scaling.yarn_ext_factor", "0 to 1", "2"},
