@@ -10,7 +10,13 @@ namespace model::architectures {
 [[nodiscard]] std::span<const Architecture* const> all();
 
 extern const Architecture kLlama;
+extern const Architecture kQwen2;
 extern const Architecture kQwen3;
+extern const Architecture kQwen3Moe;
+extern const Architecture kGlm4;
+extern const Architecture kGlm4Moe;
+extern const Architecture kGptOss;
+extern const Architecture kGemma3;
 extern const Architecture kGlmDsa;
 
 }  // namespace model::architectures

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
+#include "daemon/model/fused_tensors.hpp"
 #include "daemon/model/needs.hpp"
 #include "tests/daemon/model/model_spec.hpp"
 
@@ -45,7 +47,7 @@ Hparams plausible() {
 
 TEST(Architectures, AreFoundByTheirNames) {
     const auto names = architecture_names();
-    for (const char* name : {"llama", "qwen3", "glm-dsa"}) {
+    for (const char* name : {"llama", "qwen2", "qwen3", "qwen3moe", "glm4", "glm4moe", "gpt-oss", "gemma3", "glm-dsa"}) {
         ASSERT_NE(find_architecture(name), nullptr) << name;
         EXPECT_STREQ(find_architecture(name)->name, name);
         EXPECT_NE(std::find(names.begin(), names.end(), name), names.end());
@@ -76,12 +78,17 @@ TEST(Architectures, EachTableIsWellFormed) {
                     EXPECT_GT(size_of(dim, h), 0);
                 }
                 const bool is_3d = spec.use == Use::batched || spec.use == Use::grouped;
-                EXPECT_EQ(rank, spec.use == Use::vector ? 1U : is_3d ? 3U : spec.use == Use::skipped ? rank : 2U);
+                const bool is_free = spec.use == Use::skipped || spec.use == Use::fused;
+                const std::size_t of_vector = spec.shape[0] == Dim::experts && rank == 2 ? 2 : 1;
+                EXPECT_EQ(rank, spec.use == Use::vector ? of_vector : is_3d ? 3U : is_free ? rank : 2U);
                 // A name says its layer where there is one, and no two names are alike.
                 const std::int64_t layers = spec.is_layer() ? 3 : 1;
                 for (std::int64_t l = 0; l < layers; ++l) {
                     const std::string text = tensor_name(spec, l);
-                    EXPECT_TRUE(tensors.insert(text).second) << text;
+                    // ... but that of a fused tensor in some files is that of a part in others.
+                    if (spec.use != Use::fused) {
+                        EXPECT_TRUE(tensors.insert(text).second) << text;
+                    }
                     EXPECT_EQ(text.find("{}"), std::string::npos);
                     if (spec.is_layer()) {
                         EXPECT_EQ(text.find("blk." + std::to_string(l) + "."), 0U) << text;
@@ -89,6 +96,37 @@ TEST(Architectures, EachTableIsWellFormed) {
                 }
             }
     }
+}
+
+/// The audit takes a part from the fused tensor that it has matched, so this must come first.
+TEST(Architectures, AFusedTensorStandsAheadOfItsPartsAndHoldsThemAll) {
+    const Hparams h = plausible();
+    std::set<Role> seen;
+    for (const std::string_view name : architecture_names()) {
+        std::map<Role, std::int64_t> rows_left;  // of the fused tensors seen so far
+        for (const auto fragment : find_architecture(name)->fragments)
+            for (const TensorSpec& spec : fragment) {
+                SCOPED_TRACE(testing::Message() << name << " " << spec.gguf);
+                const auto axis = [&](bool is_vector) {  // the one that is cut
+                    std::size_t rank = 0;
+                    while (rank < 3 && spec.shape[rank] != Dim::none) ++rank;
+                    return size_of(spec.shape[is_vector ? rank - 1 : rank - 2], h);
+                };
+                const bool is_vector = std::string_view{spec.gguf}.ends_with(".bias");
+                if (spec.use == Use::fused) {
+                    rows_left[spec.role] = axis(is_vector);
+                    seen.insert(spec.role);
+                }
+                const auto rows = fused_rows(spec.role, h);
+                if (!rows || !rows_left.contains(rows->fused)) continue;
+                std::int64_t& left = rows_left.at(rows->fused);
+                EXPECT_EQ(rows->first, rows->total - left) << "in the order of the table";
+                left -= axis(is_vector);
+            }
+        for (const auto& [role, left] : rows_left) EXPECT_EQ(left, 0) << name << " role " << static_cast<int>(role);
+    }
+    EXPECT_EQ(seen.size(), 5U) << "fused tensors of some architecture";
+    EXPECT_FALSE(fused_rows(Role::attn_output, h));
 }
 
 TEST(Architectures, TensorNamesCarryTheWholeLayerNumber) {

@@ -1,0 +1,28 @@
+// qwen3moe (architectures.md section 10): qwen3's attention, every layer a mixture of experts whose
+// weights are renormalised.
+
+#include "daemon/model/architectures/fragments.hpp"
+#include "daemon/model/architectures/list.hpp"
+
+namespace model::architectures {
+namespace {
+
+constexpr std::int32_t kSoftmax = 1;
+
+Hparams read(const HparamReader& reader) {
+    Hparams h = reader.common();
+    (void)reader.get_int("expert_count");
+    reader.read_moe(h, kSoftmax, true);
+    if (!reader.metadata().contains(reader.key("expert_feed_forward_length")))
+        h.moe_intermediate_size = h.intermediate_size / h.num_experts_per_tok;
+    h.ropes.push_back(reader.head_rope(h, ASSAY_ROPE_NEOX));
+    return h;
+}
+
+}  // namespace
+
+const Architecture kQwen3Moe{"qwen3moe",
+                             {kEnds, kGqa, kQkNorm<When::always>, kFfnNorm, kExperts},
+                           read};
+
+}  // namespace model::architectures
