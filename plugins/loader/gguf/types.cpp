@@ -1,5 +1,8 @@
 #include "types.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 namespace gguf {
 namespace {
 
@@ -50,6 +53,17 @@ constexpr ForeignType kForeign[] = {
 const TensorType* find_type(std::uint32_t id) noexcept {
     if (id >= sizeof kTypes / sizeof kTypes[0]) return nullptr;
     return kTypes[id].format != nullptr ? &kTypes[id] : nullptr;
+}
+
+const TensorType* find_type(std::string_view format) noexcept {
+    const auto* const found = std::find_if(
+        std::begin(kTypes), std::end(kTypes),
+        [format](const TensorType& type) { return type.format != nullptr && format == type.format; });
+    return found != std::end(kTypes) ? found : nullptr;
+}
+
+std::uint32_t type_id(const TensorType& type) noexcept {
+    return static_cast<std::uint32_t>(&type - kTypes);
 }
 
 std::string describe_unknown_type(std::uint32_t id) {
