@@ -185,6 +185,8 @@ void Stack::load(const config::Config& config) {
 
 std::string Stack::plan_text() const {
     std::string text = resolution.plan.to_text();
+    if (weights)
+        for (const auto& note : weights->notes()) text += "  " + note + "\n";
     if (runner)
         text += "  " + runner->fusion_text() + "\n  memory: weights " + gib(weights->total_bytes()) + ", kv " +
                 gib(cache->bytes()) + " (" + std::to_string(cache->num_blocks()) + " blocks of " +

@@ -20,6 +20,13 @@ std::vector<std::string_view> architecture_names() {
     return names;
 }
 
+const TensorSpec* Architecture::spec(Role role) const {
+    for (const auto fragment : fragments)
+        for (const TensorSpec& row : fragment)
+            if (row.role == role) return &row;
+    return nullptr;
+}
+
 std::int64_t size_of(Dim dim, const Hparams& h) {
     switch (dim) {
         case Dim::none: return 0;
@@ -37,6 +44,7 @@ std::int64_t size_of(Dim dim, const Hparams& h) {
         case Dim::q_lora: return h.q_lora_rank;
         case Dim::kv_lora: return h.kv_lora_rank;
         case Dim::kv_a_rows: return h.kv_lora_rank + h.qk_rope_head_dim;
+        case Dim::kv_b_rows: return h.num_q_heads * (h.qk_nope_head_dim + h.v_head_dim);
         case Dim::nope: return h.qk_nope_head_dim;
         case Dim::v_head: return h.v_head_dim;
         case Dim::heads: return h.num_q_heads;
@@ -77,6 +85,10 @@ Need need_of(When when, const Hparams& h, std::int64_t layer) {
             return params.index_role == ASSAY_INDEX_FULL ? Need::required : Need::optional;
         case When::with_q_lora: return required_if(h.q_lora_rank > 0);
         case When::without_q_lora: return required_if(h.q_lora_rank == 0);
+        case When::split_kv_b: return required_if(h.has_split_kv_b);
+        // Files of some converters have both forms.
+        case When::merged_kv_b: return h.has_split_kv_b ? Need::optional : Need::required;
+        case When::biased_router_layer: return required_if(params.is_moe && h.has_router_bias);
         default: return Need::optional;
     }
 }
@@ -246,7 +258,9 @@ void HparamReader::read_moe(Hparams& h, std::int32_t default_gating, bool defaul
     check_range(key("expert_group_count"), h.num_expert_groups, 0, h.num_experts);
     h.num_expert_groups = std::max<std::int64_t>(1, h.num_expert_groups);
     h.num_expert_groups_used = int_or("expert_group_used_count", 0);
-    check_range(key("expert_group_used_count"), h.num_expert_groups_used, 0, h.num_expert_groups);
+    // One group is no limit, and then 0 and no key are as good as 1.
+    check_range(key("expert_group_used_count"), h.num_expert_groups_used, h.num_expert_groups > 1 ? 1 : 0,
+                h.num_expert_groups);
     h.num_expert_groups_used = std::max<std::int64_t>(1, h.num_expert_groups_used);
     if (h.num_experts % h.num_expert_groups != 0)
         refuse(key("expert_group_count"), "a divisor of expert_count " + std::to_string(h.num_experts),

@@ -22,7 +22,7 @@ enum class Role : std::uint8_t {
     attn_q_norm, attn_k_norm, attn_sinks, attn_output, attn_output_bias, post_attention_norm,
     attn_rot_embd,
     // multi-head latent attention
-    attn_q_a, attn_q_a_norm, attn_q_b, attn_kv_a, attn_kv_a_norm, attn_k_b, attn_v_b,
+    attn_q_a, attn_q_a_norm, attn_q_b, attn_kv_a, attn_kv_a_norm, attn_k_b, attn_v_b, attn_kv_b,
     // sparse-attention indexer
     index_q_b, index_k, index_k_norm, index_k_norm_bias, index_weights,
     // feed-forward
@@ -43,7 +43,7 @@ inline constexpr std::size_t kNumRoles = static_cast<std::size_t>(Role::count);
 enum class Dim : std::uint8_t {
     none, hidden, hidden2, vocab, rot_half,
     q_rows, k_rows, v_rows, qkv_rows, o_cols, head_dim,  // H*d, Hkv*d, Hkv*dv, their sum, H*dv, d
-    q_lora, kv_lora, kv_a_rows, nope, v_head, heads,
+    q_lora, kv_lora, kv_a_rows, kv_b_rows, nope, v_head, heads,
     index_q_rows, index_dim, index_heads,
     ff, ff2, experts, ff_exp, ff_exp2, ff_shexp  // ff2, ff_exp2: gate and up
 };
@@ -56,6 +56,7 @@ enum class Use : std::uint8_t {
     grouped,  ///< [experts, N, K]
     vector,   ///< widened to f32 at load: norms, biases ([n], or [experts, n])
     fused,    ///< holds other parameters (fused_tensors.hpp), which are cut out of it at load
+    kv_b,     ///< split into attn_k_b and attn_v_b at load, or compared with them (kv_b.hpp)
     skipped   ///< recognised and not loaded
 };
 
@@ -65,7 +66,7 @@ enum class Shard : std::uint8_t { rep, col, row, head3, exp, vocab };
 /// When a tensor must be there.
 enum class When : std::uint8_t {
     always, optional, dense_layer, moe_layer, shared_expert_layer, index_full_layer, with_q_lora,
-    without_q_lora, nextn_optional, longrope
+    without_q_lora, split_kv_b, merged_kv_b, biased_router_layer, nextn_optional, longrope
 };
 
 enum class Need : std::uint8_t { required, optional, unexpected };
@@ -93,6 +94,9 @@ struct Architecture {
     std::vector<std::span<const TensorSpec>> fragments;
     /// Throws base::ModelError naming key, expected and found.
     Hparams (*read)(const HparamReader& reader);
+
+    /// The row of a role; null when the architecture has none.
+    [[nodiscard]] const TensorSpec* spec(Role role) const;
 };
 
 /// Null when unknown.

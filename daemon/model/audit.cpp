@@ -201,6 +201,7 @@ AuditReport audit(const ModelFile& file, const std::vector<std::string>& allow_u
         const std::int64_t index = file.find(name);
         return index < 0 ? nullptr : &file.tensors()[static_cast<std::size_t>(index)].shape;
     }});
+    report.notes = report.hparams.notes;
     Auditor{file, report}.run(allow_unused);
     return report;
 }

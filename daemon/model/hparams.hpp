@@ -51,6 +51,7 @@ struct Hparams {
     std::int64_t num_q_heads = 0, num_kv_heads = 0, head_dim = 0, v_head_dim = 0;
     std::int64_t q_lora_rank = 0;  ///< 0 = the query is projected directly
     std::int64_t kv_lora_rank = 0, qk_nope_head_dim = 0, qk_rope_head_dim = 0;
+    bool has_split_kv_b = true;  ///< attn_k_b and attn_v_b; false: only attn_kv_b, which is split at load
     std::int64_t index_n_heads = 0, index_head_dim = 0, index_topk = 0;
     std::int32_t index_rope_style = ASSAY_ROPE_NORM;
     double index_norm_eps = 1e-6;  ///< LayerNorm of the index key
@@ -66,6 +67,7 @@ struct Hparams {
     std::int64_t num_experts = 0, num_experts_per_tok = 0, moe_intermediate_size = 0;
     std::int64_t num_shared_experts = 0, leading_dense_layers = 0;
     std::int32_t gating = 0;  ///< as assay_router::gating
+    bool has_router_bias = true;  ///< where the architecture has one: on every MoE layer, or on none
     bool normalize_expert_weights = false;
     double expert_weights_scale = 1.0;
     std::int64_t num_expert_groups = 1, num_expert_groups_used = 1;
@@ -75,6 +77,9 @@ struct Hparams {
     double final_logit_softcap = 0.0;
 
     std::vector<LayerParams> layers;  ///< [num_layers]
+
+    /// What the reader concluded where the metadata was silent, for the audit's report.
+    std::vector<std::string> notes;
 };
 
 /// inv_freq[i], i < n_rot/2, scaling applied (architectures.md 1.3, 1.4). `factors` divides, one per

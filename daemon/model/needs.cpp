@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "daemon/model/kv_b.hpp"
+
 namespace model {
 namespace {
 
@@ -34,6 +36,31 @@ public:
         const FileTensor& tensor = file_.tensors()[static_cast<std::size_t>(index)];
         if (use == Use::fused) return;                             // its parts are multiplied by
         if (use == Use::vector && tensor.format == "f32") return;  // copied as it is
+        add(tensor, tensor.format, spec, use, roles);
+    }
+
+    /// attn_kv_b is read row by row; its halves are multiplied with where the file has no others, and
+    /// those are read row by row too where it has.
+    void add_kv_b(const Architecture& architecture, std::int64_t index, const TensorSpec& spec,
+                  const TensorMap::Roles& roles) {
+        const FileTensor& kv_b = file_.tensors()[static_cast<std::size_t>(index)];
+        add(kv_b, kv_b.format, spec, Use::rows, roles);
+        for (const Role role : {Role::attn_k_b, Role::attn_v_b}) {
+            const TensorSpec& half = *architecture.spec(role);
+            const std::int64_t own = roles[static_cast<std::size_t>(role)];
+            if (own >= 0)
+                add(own, half, Use::rows, roles);
+            else
+                add(kv_b, role == Role::attn_k_b ? split_key_format(kv_b.format) : kv_b.format, half, half.use, roles);
+        }
+    }
+
+    std::vector<plugin::QuantNeed> needs;
+
+private:
+    /// @param format  that the weight is held in: that of the tensor, or of what is made of it
+    void add(const FileTensor& tensor, const std::string& format, const TensorSpec& spec, Use use,
+             const TensorMap::Roles& roles) {
         assay_quant_query q{};
         q.size = sizeof q;
         q.op = op_of(use);
@@ -48,18 +75,15 @@ public:
         q.experts = shape.size() > 2 ? shape[0] : 1;
         q.m = use == Use::grouped ? max_tokens_ * hparams_.num_experts_per_tok : max_tokens_;
         for (const plugin::QuantNeed& need : needs)
-            if (need.format == tensor.format && same(need.query, q)) return;
-        needs.push_back({tensor.name + " " + tensor.format + ", " + op_word(q.op) + ", m <= " +
+            if (need.format == format && same(need.query, q)) return;
+        needs.push_back({tensor.name + " " + format + ", " + op_word(q.op) + ", m <= " +
                              std::to_string(q.m) + ", n " + std::to_string(q.n) + ", k " +
                              std::to_string(q.k) + ((q.flags & ASSAY_MM_PRECISE) != 0 ? ", precise" : (q.flags & ASSAY_MM_FINE) != 0 ? ", fine" : "") +
                              ((q.flags & ASSAY_MM_ACCUMULATE) != 0 ? ", accumulating" : "") +
                              (q.bias ? ", with bias" : ""),
-                         tensor.format, q});
+                         format, q});
     }
 
-    std::vector<plugin::QuantNeed> needs;
-
-private:
     std::vector<std::int64_t> logical_shape(const TensorSpec& spec, const FileTensor& tensor) const {
         std::vector<std::int64_t> shape;
         for (const Dim dim : spec.shape)
@@ -137,8 +161,13 @@ std::vector<plugin::QuantNeed> quant_needs(const ModelFile& file, const AuditRep
                                   Use::matmul, audit.map.whole);
                 continue;
             }
-            for (const TensorMap::Roles& roles : audit.map.layers)
-                if (roles[role] >= 0) collector.add(roles[role], spec, spec.use, roles);
+            for (const TensorMap::Roles& roles : audit.map.layers) {
+                if (roles[role] < 0) continue;
+                if (spec.use == Use::kv_b)
+                    collector.add_kv_b(*audit.architecture, roles[role], spec, roles);
+                else
+                    collector.add(roles[role], spec, spec.use, roles);
+            }
         }
     }
     for (plugin::QuantNeed& need : collector.needs) need.query.format = nullptr;  // set by the resolver

@@ -6,6 +6,7 @@
 #include "cxx/plugin.hpp"
 #include "daemon/base/error.hpp"
 #include "daemon/model/fused_tensors.hpp"
+#include "daemon/model/kv_b.hpp"
 
 namespace model {
 
@@ -28,8 +29,11 @@ struct Weights::Loader {
     const std::function<void(const LoadProgress&)>& on_progress;
     LoadProgress progress;
 
-    /// [E, N, K] of a spec; missing leading dimensions are 1.
-    void set_shape(Weight& w, const TensorSpec& spec) const {
+    /// Everything but the bytes. [E, N, K] of a spec; missing leading dimensions are 1.
+    void begin(Weight& w, const TensorSpec& spec, const FileTensor& tensor) const {
+        w.abi.size = sizeof w.abi;
+        w.tensor = &tensor;
+        w.precision = precision_flags(spec, hparams);
         std::int64_t dims[3] = {1, 1, 1};
         std::size_t rank = 0;
         for (const Dim dim : spec.shape) rank += dim != Dim::none ? 1 : 0;
@@ -138,10 +142,7 @@ struct Weights::Loader {
         const std::int64_t index = roles[static_cast<std::size_t>(spec.role)];
         if (index < 0 || spec.use == Use::fused) return;
         const FileTensor& tensor = file.tensors()[static_cast<std::size_t>(index)];
-        w.abi.size = sizeof w.abi;
-        w.tensor = &tensor;
-        w.precision = precision_flags(spec, hparams);
-        set_shape(w, spec);
+        begin(w, spec, tensor);
         const auto fused = fused_rows(spec.role, hparams);
         const bool is_part = fused && roles[static_cast<std::size_t>(fused->fused)] == index;
         const Extent extent = is_part ? part_of(w, spec, *fused) : Extent{0, tensor.bytes, tensor.bytes, 1};
@@ -155,6 +156,43 @@ struct Weights::Loader {
             out.active_bytes_ += extent.bytes() / static_cast<std::uint64_t>(hparams.num_experts) *
                                  static_cast<std::uint64_t>(hparams.num_experts_per_tok);
         progress.bytes_done += extent.bytes();
+        if (on_progress) on_progress(progress);
+    }
+
+    /// attn_kv_b of one layer: split where it is all that the layer has, else held to the other form.
+    void load_kv_b(Roles& weights, const TensorMap::Roles& roles, const Architecture& architecture,
+                   KvbReader& reader) {
+        const auto tensor = [&](Role role) -> const FileTensor* {
+            const std::int64_t index = roles[static_cast<std::size_t>(role)];
+            return index < 0 ? nullptr : &file.tensors()[static_cast<std::size_t>(index)];
+        };
+        const FileTensor* const kv_b = tensor(Role::attn_kv_b);
+        if (kv_b == nullptr) return;
+        const plugin::Quant& quant = quant_for(kv_b->format);
+        const FileTensor *const k_b = tensor(Role::attn_k_b), *const v_b = tensor(Role::attn_v_b);
+        if (k_b != nullptr && v_b != nullptr) {
+            reader.check({*kv_b, quant}, {*k_b, quant_for(k_b->format)}, {*v_b, quant_for(v_b->format)});
+        } else {
+            for (const Role role : {Role::attn_k_b, Role::attn_v_b}) {
+                Weight& w = weights[static_cast<std::size_t>(role)];
+                const TensorSpec& spec = *architecture.spec(role);
+                begin(w, spec, *kv_b);
+                if (role == Role::attn_k_b) {
+                    const plugin::Buffer& keys = out.buffers_.emplace_back(reader.keys(*kv_b, quant));
+                    w.quant = &quant_for(split_key_format(kv_b->format));
+                    w.abi.format = w.quant->format(split_key_format(kv_b->format))->id;
+                    w.abi.layout = ASSAY_LAYOUT_STORED;
+                    w.abi.data = keys.data();
+                    w.abi.data_bytes = keys.bytes();
+                } else {
+                    load_matrix(w, part_of(w, spec, {Role::attn_kv_b, hparams.qk_nope_head_dim,
+                                                     hparams.qk_nope_head_dim + hparams.v_head_dim}));
+                }
+                out.total_bytes_ += w.abi.data_bytes;
+                out.active_bytes_ += w.abi.data_bytes;
+            }
+        }
+        progress.bytes_done += kv_b->bytes;
         if (on_progress) on_progress(progress);
     }
 
@@ -180,6 +218,13 @@ Weights::Weights(const ModelFile& file, const AuditReport& audit, const plugin::
 
     for (const auto fragment : audit.architecture->fragments) {
         for (const TensorSpec& spec : fragment) {
+            if (spec.use == Use::kv_b) {
+                KvbReader reader{file, KvbShape{audit.hparams}, device, stream};
+                for (std::size_t l = 0; l < layers_.size(); ++l)
+                    loader.load_kv_b(layers_[l], audit.map.layers[l], *audit.architecture, reader);
+                notes_ = reader.notes();
+                continue;
+            }
             const auto role = static_cast<std::size_t>(spec.role);
             if (!spec.is_layer()) {
                 loader.load(whole_[role], spec, audit.map.whole);

@@ -62,6 +62,8 @@ public:
     /// Bytes that one decode step of one sequence reads of the matrices (active experts only).
     [[nodiscard]] std::uint64_t active_bytes() const { return active_bytes_; }
     [[nodiscard]] std::uint64_t total_bytes() const { return total_bytes_; }
+    /// What the plan says of weights that are not held as they are stored: one line each.
+    [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
 private:
     struct Loader;
@@ -72,6 +74,7 @@ private:
     std::deque<plugin::Buffer> buffers_;
     RopeFactors rope_factors_;
     std::uint64_t active_bytes_ = 0, total_bytes_ = 0;
+    std::vector<std::string> notes_;
 };
 
 }  // namespace model

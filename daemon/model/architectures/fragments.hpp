@@ -57,8 +57,9 @@ inline constexpr TensorSpec kMla[] = {
     {Role::attn_q,         "blk.{}.attn_q.weight",         "model.layers.{}.self_attn.q_proj.weight",             {Dim::q_rows, Dim::hidden},    Use::matmul,  Shard::col,   When::without_q_lora},
     {Role::attn_kv_a,      "blk.{}.attn_kv_a_mqa.weight",  "model.layers.{}.self_attn.kv_a_proj_with_mqa.weight", {Dim::kv_a_rows, Dim::hidden}, Use::matmul,  Shard::rep,   When::always},
     {Role::attn_kv_a_norm, "blk.{}.attn_kv_a_norm.weight", "model.layers.{}.self_attn.kv_a_layernorm.weight",     {Dim::kv_lora},                Use::vector,  Shard::rep,   When::always},
-    {Role::attn_k_b,       "blk.{}.attn_k_b.weight",       "model.layers.{}.self_attn.kv_b_proj.weight",          {Dim::heads, Dim::kv_lora, Dim::nope},   Use::batched, Shard::head3, When::always},
-    {Role::attn_v_b,       "blk.{}.attn_v_b.weight",       "model.layers.{}.self_attn.kv_b_proj.weight",          {Dim::heads, Dim::v_head, Dim::kv_lora}, Use::batched, Shard::head3, When::always},
+    {Role::attn_k_b,       "blk.{}.attn_k_b.weight",       "model.layers.{}.self_attn.kv_b_proj.weight",          {Dim::heads, Dim::kv_lora, Dim::nope},   Use::batched, Shard::head3, When::split_kv_b},
+    {Role::attn_v_b,       "blk.{}.attn_v_b.weight",       "model.layers.{}.self_attn.kv_b_proj.weight",          {Dim::heads, Dim::v_head, Dim::kv_lora}, Use::batched, Shard::head3, When::split_kv_b},
+    {Role::attn_kv_b,      "blk.{}.attn_kv_b.weight",      "model.layers.{}.self_attn.kv_b_proj.weight",          {Dim::kv_b_rows, Dim::kv_lora}, Use::kv_b,   Shard::col,   When::merged_kv_b},
     {Role::attn_output,    "blk.{}.attn_output.weight",    "model.layers.{}.self_attn.o_proj.weight",             {Dim::hidden, Dim::o_cols},    Use::matmul,  Shard::row,   When::always},
 };
 
@@ -100,7 +101,7 @@ inline constexpr TensorSpec kExperts[] = {
 };
 
 inline constexpr TensorSpec kRouterBias[] = {
-    {Role::router_bias, "blk.{}.exp_probs_b.bias", "model.layers.{}.mlp.gate.e_score_correction_bias", {Dim::experts}, Use::vector, Shard::rep, When::moe_layer},
+    {Role::router_bias, "blk.{}.exp_probs_b.bias", "model.layers.{}.mlp.gate.e_score_correction_bias", {Dim::experts}, Use::vector, Shard::rep, When::biased_router_layer},
 };
 
 inline constexpr TensorSpec kSharedExperts[] = {

@@ -17,6 +17,8 @@ extern const Architecture kGlm4;
 extern const Architecture kGlm4Moe;
 extern const Architecture kGptOss;
 extern const Architecture kGemma3;
+extern const Architecture kDeepseek2;
+extern const Architecture kDeepseek32;
 extern const Architecture kGlmDsa;
 
 }  // namespace model::architectures

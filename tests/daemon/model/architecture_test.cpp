@@ -15,8 +15,10 @@
 namespace model {
 namespace {
 
+using model_test::deepseek2;
 using model_test::glm_dsa;
 using model_test::llama;
+using model_test::make_legacy;
 
 Hparams plausible() {
     Hparams h;
@@ -47,7 +49,8 @@ Hparams plausible() {
 
 TEST(Architectures, AreFoundByTheirNames) {
     const auto names = architecture_names();
-    for (const char* name : {"llama", "qwen2", "qwen3", "qwen3moe", "glm4", "glm4moe", "gpt-oss", "gemma3", "glm-dsa"}) {
+    for (const char* name : {"llama", "qwen2", "qwen3", "qwen3moe", "glm4", "glm4moe", "gpt-oss", "gemma3", "deepseek2",
+                             "deepseek32", "glm-dsa"}) {
         ASSERT_NE(find_architecture(name), nullptr) << name;
         EXPECT_STREQ(find_architecture(name)->name, name);
         EXPECT_NE(std::find(names.begin(), names.end(), name), names.end());
@@ -154,6 +157,15 @@ TEST(Architectures, NeedsFollowTheLayer) {
     EXPECT_EQ(need_of(When::nextn_optional, h, 2), Need::unexpected);
     h.num_shared_experts = 0;
     EXPECT_EQ(need_of(When::shared_expert_layer, h, 1), Need::unexpected);
+    EXPECT_EQ(need_of(When::split_kv_b, h, 0), Need::required);
+    EXPECT_EQ(need_of(When::merged_kv_b, h, 0), Need::optional) << "some files have both";
+    h.has_split_kv_b = false;
+    EXPECT_EQ(need_of(When::split_kv_b, h, 0), Need::unexpected);
+    EXPECT_EQ(need_of(When::merged_kv_b, h, 0), Need::required);
+    EXPECT_EQ(need_of(When::biased_router_layer, h, 0), Need::unexpected) << "a dense layer";
+    EXPECT_EQ(need_of(When::biased_router_layer, h, 1), Need::required);
+    h.has_router_bias = false;
+    EXPECT_EQ(need_of(When::biased_router_layer, h, 1), Need::unexpected);
     h.q_lora_rank = 0;
     EXPECT_EQ(need_of(When::with_q_lora, h, 0), Need::unexpected);
     EXPECT_EQ(need_of(When::without_q_lora, h, 0), Need::required);
@@ -236,6 +248,36 @@ TEST(QuantNeeds, RoutersAndIndexersAreMultipliedPrecisely) {
     EXPECT_EQ(heads->query.n, 8);
     EXPECT_EQ(heads->query.k, 4);
     EXPECT_EQ(find_need(needs, "blk.3."), nullptr) << "the NextN block is not run";
+}
+
+TEST(QuantNeeds, AMergedUpProjectionIsReadAndMultipliedInHalves) {
+    auto m = deepseek2();
+    make_legacy(m);
+    const auto opened = m.write();
+    const AuditReport report = audit(*opened->file);
+    ASSERT_TRUE(report.passed()) << report.to_text();
+    const auto needs = quant_needs(*opened->file, report, 32);
+    const auto of_kv_b = [&](std::int32_t op, std::int64_t n, std::int64_t k, std::int64_t heads) {
+        return std::count_if(needs.begin(), needs.end(), [&](const auto& need) {
+            return need.label.find("attn_kv_b") != std::string::npos && need.query.op == op && need.query.n == n &&
+                   need.query.k == k && need.query.experts == heads;
+        });
+    };
+    EXPECT_EQ(of_kv_b(ASSAY_Q_ROWS, 18, 8, 1), 1);
+    EXPECT_EQ(of_kv_b(ASSAY_Q_BATCHED, 8, 4, 2), 1) << "keys, transposed";
+    EXPECT_EQ(of_kv_b(ASSAY_Q_BATCHED, 5, 8, 2), 1) << "values";
+
+    m.tensors["blk.0.attn_k_b.weight"] = m.tensors["blk.1.attn_k_b.weight"] = m.tensors["blk.2.attn_k_b.weight"] = {4, 8, 2};
+    m.tensors["blk.0.attn_v_b.weight"] = m.tensors["blk.1.attn_v_b.weight"] = m.tensors["blk.2.attn_v_b.weight"] = {8, 5, 2};
+    const auto both = m.write();
+    const auto of_both = quant_needs(*both->file, audit(*both->file), 32);
+    EXPECT_NE(find_need(of_both, "attn_k_b.weight f32, row gather"), nullptr) << "compared";
+    EXPECT_NE(find_need(of_both, "attn_v_b.weight f32, row gather"), nullptr);
+    EXPECT_NE(find_need(of_both, "attn_k_b.weight f32, per-head matmul"), nullptr);
+    for (const auto& need : of_both)
+        if (need.label.find("attn_kv_b") != std::string::npos) {
+            EXPECT_EQ(need.query.op, ASSAY_Q_ROWS) << need.label;
+        }
 }
 
 TEST(AttentionNeeds, GroupLayersThatAreAlike) {

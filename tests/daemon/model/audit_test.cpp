@@ -12,8 +12,10 @@
 namespace model {
 namespace {
 
+using model_test::deepseek2;
 using model_test::glm_dsa;
 using model_test::llama;
+using model_test::make_legacy;
 using model_test::ModelSpec;
 
 AuditReport audit_of(const ModelSpec& spec, const std::vector<std::string>& allow = {}) {
@@ -120,6 +122,39 @@ TEST(Audit, AcceptsHeadsFoldedIntoRows) {
     EXPECT_TRUE(report.passed()) << report.to_text();
     m.tensors["blk.0.attn_k_b.weight"] = {8, 8};  // as many bytes, other rows
     EXPECT_FALSE(audit_of(m).passed());
+}
+
+TEST(Audit, AcceptsMlaOfEachGeneration) {
+    auto legacy = deepseek2();
+    make_legacy(legacy);
+    const auto report = audit_of(legacy);
+    EXPECT_TRUE(report.passed()) << report.to_text();
+    EXPECT_GE(report.map.layers[0][static_cast<std::size_t>(Role::attn_kv_b)], 0);
+    EXPECT_EQ(report.map.layers[0][static_cast<std::size_t>(Role::attn_k_b)], -1);
+    ASSERT_EQ(report.notes.size(), 2U) << "the form, and the NextN block";
+    EXPECT_NE(report.notes[0].find("attn_kv_b"), std::string::npos) << report.notes[0];
+
+    auto both = legacy;
+    for (int l = 0; l < 4; ++l) {
+        both.tensors["blk." + std::to_string(l) + ".attn_k_b.weight"] = {4, 16};
+        both.tensors["blk." + std::to_string(l) + ".attn_v_b.weight"] = {8, 5, 2};
+    }
+    EXPECT_TRUE(audit_of(both).passed()) << audit_of(both).to_text();
+    both.tensors["blk.1.attn_kv_b.weight"] = {8, 20};
+    EXPECT_NE(defect_of(audit_of(both), "blk.1.attn_kv_b.weight"), nullptr) << "compared, so its shape counts";
+}
+
+TEST(Audit, RefusesHalfAnUpProjection) {
+    auto none = deepseek2();
+    none.tensors.erase("blk.1.attn_v_b.weight");
+    EXPECT_NE(defect_of(audit_of(none), "blk.1.attn_v_b.weight"), nullptr);
+    // attn_kv_b does not stand in for half of what other layers have in two.
+    none.tensors["blk.1.attn_kv_b.weight"] = {8, 18};
+    EXPECT_NE(defect_of(audit_of(none), "blk.1.attn_v_b.weight"), nullptr);
+    auto legacy = deepseek2();
+    make_legacy(legacy);
+    legacy.tensors.erase("blk.2.attn_kv_b.weight");
+    EXPECT_NE(defect_of(audit_of(legacy), "blk.2.attn_kv_b.weight"), nullptr);
 }
 
 TEST(Audit, RecognisesNextnAndSkipsIt) {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 
 #include "daemon/base/error.hpp"
 #include "daemon/model/audit.hpp"
@@ -16,8 +17,11 @@
 namespace model {
 namespace {
 
+using model_test::deepseek2;
+using model_test::deepseek32;
 using model_test::glm_dsa;
 using model_test::llama;
+using model_test::make_legacy;
 using model_test::ModelSpec;
 
 Hparams read(const ModelSpec& spec) {
@@ -80,23 +84,98 @@ TEST(Hparams, IndexTypesMayCountTheNextnBlock) {
     const Hparams h = read(m);
     EXPECT_EQ(h.layers[1].index_role, ASSAY_INDEX_SHARED);
     EXPECT_EQ(h.layers[2].index_role, ASSAY_INDEX_FULL);
-    m.erase("attention.indexer.types");
-    for (const LayerParams& layer : read(m).layers) EXPECT_EQ(layer.index_role, ASSAY_INDEX_FULL);
 }
 
-/// Full layers of GLM-5.2 (section 17), whose older files have no key for them.
-TEST(Hparams, IndexPatternOfLongContexts) {
-    auto m = glm_dsa();
-    m.set("block_count", 79);
-    m.set("context_length", 1048576);
-    m.erase("attention.indexer.types");
-    const Hparams h = read(m);
-    ASSERT_EQ(h.num_layers, 78);
+std::vector<std::int64_t> index_layers(const Hparams& h) {
     std::vector<std::int64_t> full;
-    for (std::int64_t l = 0; l < 78; ++l)
-        if (h.layers[static_cast<std::size_t>(l)].index_role == ASSAY_INDEX_FULL) full.push_back(l);
-    EXPECT_EQ(full, (std::vector<std::int64_t>{0,  1,  2,  6,  10, 14, 18, 22, 26, 30, 34,
-                                               38, 42, 46, 50, 54, 58, 62, 66, 70, 74}));
+    for (std::size_t l = 0; l < h.layers.size(); ++l)
+        if (h.layers[l].index_role == ASSAY_INDEX_FULL) full.push_back(static_cast<std::int64_t>(l));
+    return full;
+}
+
+/// Files without the key: layers without an indexer share.
+TEST(Hparams, IndexRolesFollowTheTensors) {
+    auto m = glm_dsa();
+    m.erase("attention.indexer.types");
+    EXPECT_EQ(index_layers(read(m)), (std::vector<std::int64_t>{0, 1}));
+    ASSERT_EQ(read(m).notes.size(), 1U);
+    EXPECT_NE(read(m).notes[0].find("the 2 layers with an indexer"), std::string::npos) << read(m).notes[0];
+    m.tensors["blk.2.indexer.proj.weight"] = {16, 3};  // one of five: the audit misses the others
+    EXPECT_EQ(index_layers(read(m)), (std::vector<std::int64_t>{0, 1, 2}));
+    EXPECT_TRUE(read(m).notes.empty()) << "all layers have one: GLM-5";
+    EXPECT_EQ(audit(*m.write()->file).defects.size(), 4U);
+
+    auto key = glm_dsa();
+    key.set_array<bool>("attention.indexer.types", {true, false, true});
+    EXPECT_EQ(index_layers(read(key)), (std::vector<std::int64_t>{0, 2})) << "the key is the better source";
+    EXPECT_EQ(index_layers(read(deepseek32())), (std::vector<std::int64_t>{0, 1, 2}));
+}
+
+/// Full layers of GLM-5.2 (section 17), whose older files have no key for them, and some of which hold
+/// copies of the indexer on the others.
+TEST(Hparams, IndexPatternOfGlm52) {
+    const std::vector<std::int64_t> pattern{0,  1,  2,  6,  10, 14, 18, 22, 26, 30, 34,
+                                            38, 42, 46, 50, 54, 58, 62, 66, 70, 74};
+    std::vector<int> all(79);
+    std::iota(all.begin(), all.end(), 0);
+    auto m = model_test::with_indexer(model_test::mla("glm-dsa"), all);
+    m.set("block_count", 79);
+    EXPECT_EQ(index_layers(read(m)).size(), 78U) << "GLM-5";
+    m.set("context_length", 1048576);
+    EXPECT_EQ(index_layers(read(m)), pattern);
+    m.set("context_length", 202752);
+    m.set_float("rope.freq_base", 8e6F);
+    EXPECT_EQ(index_layers(read(m)), pattern);
+    m.tensors.clear();
+    EXPECT_EQ(index_layers(read(m)), pattern);
+}
+
+// ---- deepseek2 ----------------------------------------------------------------------------------
+
+TEST(Hparams, TheQueryIsLowRankWhereTheFileHasItsTensor) {
+    auto m = deepseek2();
+    m.erase("attention.q_lora_rank");
+    EXPECT_EQ(read(m).q_lora_rank, 12);
+    std::erase_if(m.tensors, [](const auto& t) { return t.first.find("attn_q_") != std::string::npos; });
+    for (int l = 0; l < 4; ++l) m.tensors["blk." + std::to_string(l) + ".attn_q.weight"] = {16, 12};
+    EXPECT_EQ(read(m).q_lora_rank, 0);
+    EXPECT_EQ(audit(*m.write()->file).to_text(), "");
+}
+
+TEST(Hparams, GatingFollowsTheSelectionBias) {
+    auto m = deepseek2();
+    m.erase("expert_gating_func");
+    EXPECT_EQ(read(m).gating, 2) << "as in GLM-4.7-Flash";
+    EXPECT_EQ(read(m).notes.size(), 1U);
+    for (int l = 0; l < 4; ++l) m.tensors.erase("blk." + std::to_string(l) + ".exp_probs_b.bias");
+    EXPECT_EQ(read(m).gating, 1) << "as in V2";
+    EXPECT_EQ(audit(*m.write()->file).to_text(), "");
+    m.set("expert_gating_func", 2);
+    EXPECT_TRUE(read(m).has_router_bias);
+    EXPECT_EQ(audit(*m.write()->file).defects.size(), 2U) << "a sigmoid router without its bias is broken";
+}
+
+TEST(Hparams, OfEachGenerationOfMlaAreTheSame) {
+    const Hparams current = read(deepseek2());
+    auto m = deepseek2();
+    make_legacy(m);
+    const Hparams legacy = read(m);
+    EXPECT_TRUE(current.has_split_kv_b);
+    EXPECT_FALSE(legacy.has_split_kv_b);
+    for (const Hparams* h : {&current, &legacy}) {
+        EXPECT_EQ(h->head_dim, 6);
+        EXPECT_EQ(h->v_head_dim, 5);
+        EXPECT_EQ(h->qk_nope_head_dim, 4);
+        EXPECT_EQ(h->num_kv_heads, 1);
+        EXPECT_DOUBLE_EQ(h->softmax_scale, 1 / std::sqrt(6.0));
+    }
+}
+
+TEST(Hparams, OneGroupNeedsNoCount) {
+    auto m = deepseek2();
+    for (const char* key : {"expert_group_count", "expert_group_used_count"}) m.set(key, 0);
+    EXPECT_EQ(read(m).num_expert_groups, 1);
+    EXPECT_EQ(read(m).num_expert_groups_used, 1);
 }
 
 void set_yarn(ModelSpec& m, float factor) {
@@ -112,6 +191,7 @@ TEST(Hparams, YarnOfMlaScalesTheSoftmax) {
     m.set("rope.dimension_count", 64);
     m.set("attention.indexer.key_length", 128);
     m.set("attention.key_length", 72);
+    m.tensors.clear();
     set_yarn(m, 40);
     const auto scale = [&](float multiplier) {
         m.set_float("rope.scaling.yarn_log_multiplier", multiplier);
@@ -220,11 +300,32 @@ const std::vector<Hostile>& hostile() {
         {"nan_scale", glm_dsa, [](M& m) { m.set_float("expert_weights_scale", kNan); }, "glm-dsa.expert_weights_scale", "positive", "nan"},
         {"huge_lora", glm_dsa, [](M& m) { m.set_i64("attention.kv_lora_rank", kHuge); }, "glm-dsa.attention.kv_lora_rank", "1 to 65536", "9223372036854775807"},
         {"negative_q_lora", glm_dsa, [](M& m) { m.set_i64("attention.q_lora_rank", -12); }, "glm-dsa.attention.q_lora_rank", "1 to 65536", "-12"},
-        {"indexer_without_q_lora", glm_dsa, [](M& m) { m.erase("attention.q_lora_rank"); }, "glm-dsa.attention.q_lora_rank", "1 to 65536", "0"},
-        {"no_nope", glm_dsa, [](M& m) { m.set("attention.key_length_mla", 2); }, "glm-dsa.attention.key_length_mla", "more than rope.dimension_count 2", "2"},
+        {"indexer_without_q_lora", glm_dsa, [](M& m) { m.erase("attention.q_lora_rank"); std::erase_if(m.tensors, [](const auto& t) { return t.first.find("attn_q_a") != std::string::npos; }); }, "glm-dsa.attention.q_lora_rank", "1 to 65536", "0"},
+        {"no_nope", glm_dsa, [](M& m) { m.tensors.clear(); m.set("attention.key_length_mla", 2); }, "glm-dsa.attention.key_length_mla", "more than rope.dimension_count 2", "2"},
         {"other_key_length", glm_dsa, [](M& m) { m.set("attention.key_length", 11); }, "glm-dsa.attention.key_length", "10", "11"},
         {"other_value_length", glm_dsa, [](M& m) { m.set("attention.value_length", 9); }, "glm-dsa.attention.value_length", "8", "9"},
-        {"legacy_mla", glm_dsa, [](M& m) { m.erase("attention.key_length_mla"); }, "glm-dsa.attention.key_length_mla", "missing", ""},
+        {"half_of_mla_keys", glm_dsa, [](M& m) { m.erase("attention.key_length_mla"); }, "glm-dsa.attention.key_length_mla", "missing", ""},
+        {"other_half_of_mla_keys", deepseek2, [](M& m) { m.set("attention.value_length_mla", 0); }, "deepseek2.attention.value_length_mla", "missing", ""},
+        {"other_query_rows", deepseek2, [](M& m) { m.set("attention.key_length_mla", 7); }, "deepseek2.attention.key_length_mla", "12 rows of the query over 2 heads", "7"},
+        {"latent_for_head", deepseek2, [](M& m) { make_legacy(m); m.set("attention.key_length", 10); }, "deepseek2.attention.key_length", "12 rows", "10"},
+        {"legacy_without_value", deepseek2, [](M& m) { make_legacy(m); m.set("attention.value_length", 0); }, "deepseek2.attention.value_length", "1 to", "0"},
+        {"legacy_huge_head", deepseek2, [](M& m) { make_legacy(m); m.set_i64("attention.key_length", kHuge); }, "deepseek2.attention.key_length", "1 to 65536", "9223372036854775807"},
+        {"no_latent", deepseek2, [](M& m) { m.set("attention.kv_lora_rank", 0); }, "deepseek2.attention.kv_lora_rank", "1 to 65536", "0"},
+        {"no_rope_in_mla", deepseek2, [](M& m) { m.erase("rope.dimension_count"); }, "deepseek2.rope.dimension_count", "missing", ""},
+        {"odd_rope_in_mla", deepseek2, [](M& m) { m.set("rope.dimension_count", 3); m.set("attention.key_length", 11); }, "deepseek2.attention.key_length_mla", "rope.dimension_count 3 (even)", "6"},
+        {"groups_without_used", deepseek2, [](M& m) { m.set("expert_group_count", 2); m.erase("expert_group_used_count"); }, "deepseek2.expert_group_used_count", "1 to 2", "0"},
+        {"groups_not_dividing", deepseek2, [](M& m) { m.set("expert_group_count", 3); }, "deepseek2.expert_group_count", "a divisor of expert_count 4", "3"},
+        {"dense_beyond_layers", deepseek2, [](M& m) { m.set("leading_dense_block_count", 4); }, "deepseek2.leading_dense_block_count", "0 to 3", "4"},
+        {"negative_dense", deepseek2, [](M& m) { m.set_i64("leading_dense_block_count", kLow); }, "deepseek2.leading_dense_block_count", "0 to 3", "-9223372036854775808"},
+        {"growing_temperature", deepseek2, [](M& m) { m.set_float("attention.temperature_scale", 0.1F); }, "deepseek2.attention.temperature_scale", "expected 0", "0.1"},
+        {"nan_temperature", deepseek2, [](M& m) { m.set_float("attention.temperature_scale", kNan); }, "deepseek2.attention.temperature_scale", "expected 0", "nan"},
+        {"yarn_in_deepseek2", deepseek2, [](M& m) { set_yarn(m, 40); }, "deepseek2.rope.scaling.yarn_log_multiplier", "missing", ""},
+        {"nan_multiplier", deepseek2, [](M& m) { set_yarn(m, 40); m.set_float("rope.scaling.yarn_log_multiplier", kNan); }, "deepseek2.rope.scaling.yarn_log_multiplier", "positive", "nan"},
+        {"no_gating_in_v32", deepseek32, [](M& m) { m.erase("expert_gating_func"); }, "deepseek32.expert_gating_func", "missing", ""},
+        {"no_topk_in_v32", deepseek32, [](M& m) { m.set("attention.indexer.top_k", 0); }, "deepseek32.attention.indexer.top_k", "1 to", "0"},
+        {"huge_topk", deepseek32, [](M& m) { m.set_i64("attention.indexer.top_k", std::int64_t{1} << 31); }, "deepseek32.attention.indexer.top_k", "1 to 16777216", "2147483648"},
+        {"no_index_heads", deepseek32, [](M& m) { m.set("attention.indexer.head_count", 0); }, "deepseek32.attention.indexer.head_count", "1 to", "0"},
+        {"shared_by_tensors", glm_dsa, [](M& m) { m.erase("attention.indexer.types"); std::erase_if(m.tensors, [](const auto& t) { return t.first.starts_with("blk.0.indexer"); }); }, "glm-dsa.attention.indexer.types", "layer 0", "false"},
         {"yarn_without_multiplier", glm_dsa, [](M& m) { set_yarn(m, 40); }, "glm-dsa.rope.scaling.yarn_log_multiplier", "missing", ""},
         {"yarn_negative_multiplier", glm_dsa, [](M& m) { set_yarn(m, 40); m.set_float("rope.scaling.yarn_log_multiplier", -1); }, "glm-dsa.rope.scaling.yarn_log_multiplier", "positive", "-1"},
         {"zero_topk", glm_dsa, [](M& m) { m.set("attention.indexer.top_k", 0); }, "glm-dsa.attention.indexer.top_k", "1 to", "0"},

@@ -159,9 +159,9 @@ inline ModelSpec llama() {
     return m;
 }
 
-/// Three trunk layers (dense, MoE, MoE; the last shares the index of the one before) and a NextN block.
-inline ModelSpec glm_dsa() {
-    ModelSpec m{"glm-dsa"};
+/// Three trunk layers (dense, MoE, MoE) of multi-head latent attention and a NextN block.
+inline ModelSpec mla(const std::string& arch) {
+    ModelSpec m{arch};
     m.set("block_count", 4);
     m.set("nextn_predict_layers", 1);
     m.set("context_length", 128);
@@ -186,10 +186,6 @@ inline ModelSpec glm_dsa() {
     m.set("expert_group_used_count", 1);
     m.set("expert_gating_func", 2);
     m.set("leading_dense_block_count", 1);
-    m.set("attention.indexer.head_count", 3);
-    m.set("attention.indexer.key_length", 6);
-    m.set("attention.indexer.top_k", 16);
-    m.set_array<bool>("attention.indexer.types", {true, true, false});
     m.tensors = {{"token_embd.weight", {16, 11}}, {"output_norm.weight", {16}}, {"output.weight", {16, 11}}};
     for (int l = 0; l < 4; ++l) {
         const auto add = [&](const char* name, std::vector<std::uint64_t> ne) {
@@ -205,13 +201,6 @@ inline ModelSpec glm_dsa() {
         add("attn_v_b.weight", {8, 5, 2});
         add("attn_output.weight", {10, 16});
         add("ffn_norm.weight", {16});
-        if (l != 2) {
-            add("indexer.attn_q_b.weight", {12, 18});  // 3 heads of 6
-            add("indexer.attn_k.weight", {16, 6});
-            add("indexer.k_norm.weight", {6});
-            add("indexer.k_norm.bias", {6});
-            add("indexer.proj.weight", {16, 3});
-        }
         if (l == 0) {
             add("ffn_gate.weight", {16, 24});
             add("ffn_up.weight", {16, 24});
@@ -231,6 +220,48 @@ inline ModelSpec glm_dsa() {
     m.tensors["blk.3.nextn.enorm.weight"] = {16};
     m.tensors["blk.3.nextn.hnorm.weight"] = {16};
     return m;
+}
+
+inline ModelSpec deepseek2() { return mla("deepseek2"); }
+
+/// The same with an indexer in `layers`.
+inline ModelSpec with_indexer(ModelSpec m, const std::vector<int>& layers) {
+    m.set("attention.indexer.head_count", 3);
+    m.set("attention.indexer.key_length", 6);
+    m.set("attention.indexer.top_k", 16);
+    for (const int l : layers) {
+        const std::string indexer = "blk." + std::to_string(l) + ".indexer.";
+        m.tensors[indexer + "attn_q_b.weight"] = {12, 18};  // 3 heads of 6
+        m.tensors[indexer + "attn_k.weight"] = {16, 6};
+        m.tensors[indexer + "k_norm.weight"] = {6};
+        m.tensors[indexer + "k_norm.bias"] = {6};
+        m.tensors[indexer + "proj.weight"] = {16, 3};
+    }
+    return m;
+}
+
+inline ModelSpec deepseek32() { return with_indexer(mla("deepseek32"), {0, 1, 2, 3}); }
+
+/// The last trunk layer shares the choice of the one before.
+inline ModelSpec glm_dsa() {
+    ModelSpec m = with_indexer(mla("glm-dsa"), {0, 1, 3});
+    m.set_array<bool>("attention.indexer.types", {true, true, false});
+    return m;
+}
+
+/// As older converters wrote it: attn_kv_b, and sizes of a head where the cache's are now.
+inline void make_legacy(ModelSpec& m) {
+    m.set("attention.head_count_kv", 2);
+    m.set("attention.key_length", 6);
+    m.set("attention.value_length", 5);
+    m.erase("attention.key_length_mla");
+    m.erase("attention.value_length_mla");
+    for (int l = 0; l < 4; ++l) {
+        const std::string block = "blk." + std::to_string(l) + ".";
+        m.tensors.erase(block + "attn_k_b.weight");
+        m.tensors.erase(block + "attn_v_b.weight");
+        m.tensors[block + "attn_kv_b.weight"] = {8, 18};  // 2 heads of 4 key and 5 value rows
+    }
 }
 
 }  // namespace model_test
