@@ -28,6 +28,8 @@ int main(int argc, char** argv) {
                "missing backend.\n'assayctl COMMAND --help' explains each command.");
     app::cli::add_inspect(cli);
     app::cli::add_audit(cli);
+    app::cli::add_merge(cli);
+    app::cli::add_split(cli);
     app::cli::add_complete(cli);
     app::cli::add_logits(cli);
     app::cli::add_bench(cli);

@@ -33,6 +33,10 @@ constexpr Layer kLayers[] = {
     {"daemon/app",
      "sdk daemon/base daemon/config daemon/metrics daemon/text daemon/plugin daemon/model "
      "daemon/engine daemon/assay daemon/server"},
+    // assayctl, which also rewrites model files: the loader's own library knows their format.
+    {"daemon/app/cli",
+     "sdk daemon/base daemon/config daemon/metrics daemon/text daemon/plugin daemon/model "
+     "daemon/engine daemon/assay daemon/server daemon/app plugins/loader/gguf"},
 };
 
 bool lies_below(std::string_view path, std::string_view folder) {
@@ -185,7 +189,8 @@ TEST(Links, DaemonLinksNoPluginAndPluginsLinkNoDaemon) {
             continue;
         }
         const bool is_daemon = std::ranges::find(daemon_targets, target) != daemon_targets.end();
-        if (is_daemon && is_of_plugins) wrong.push_back(target + " links the plugin code " + needed);
+        const bool is_rewriter = target == "assayctl" && needed == "gguf_core";
+        if (is_daemon && is_of_plugins && !is_rewriter) wrong.push_back(target + " links the plugin code " + needed);
         if (!is_daemon && is_of_daemon) wrong.push_back(target + " links the daemon's " + needed);
     }
     EXPECT_EQ(joined(wrong), "");

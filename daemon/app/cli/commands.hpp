@@ -20,6 +20,8 @@ void add_audit(CLI::App& cli);
 void add_logits(CLI::App& cli);
 void add_bench(CLI::App& cli);
 void add_complete(CLI::App& cli);
+void add_merge(CLI::App& cli);
+void add_split(CLI::App& cli);
 
 /// Options that subcommands with a model have in common.
 struct ModelOptions {

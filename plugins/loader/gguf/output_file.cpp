@@ -41,25 +41,28 @@ OutputFile::OutputFile(std::string path, std::uint64_t bytes, Space space)
     fd_ = ::open(partial_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd_ < 0) fail("cannot be created", errno);
     try {
+        if (space == Space::reserved) check_room(bytes);
         if (::ftruncate(fd_, static_cast<::off_t>(bytes)) != 0) fail("cannot be sized", errno);
         if (space == Space::sparse || bytes == 0) return;
         // EOPNOTSUPP: this file system allocates as it is written.
         if (::fallocate(fd_, 0, 0, static_cast<::off_t>(bytes)) != 0 && errno != EOPNOTSUPP &&
-            errno != ENOSYS) {
-            const int error = errno;
-            struct statvfs disk {};
-            const bool known = ::fstatvfs(fd_, &disk) == 0;
-            fail("needs " + std::to_string(bytes) + " bytes" +
-                     (known ? ", " + std::to_string(std::uint64_t{disk.f_bavail} * disk.f_frsize) +
-                                  " are free"
-                            : ""),
-                 error);
-        }
+            errno != ENOSYS)
+            fail("cannot be allocated", errno);
     } catch (...) {
         ::close(fd_);
         ::unlink(partial_.c_str());
         throw;
     }
+}
+
+/// Asked first: an allocation that fails may have filled the disk until then.
+void OutputFile::check_room(std::uint64_t bytes) const {
+    struct statvfs disk {};
+    if (::fstatvfs(fd_, &disk) != 0) return;
+    const std::uint64_t free = std::uint64_t{disk.f_bavail} * disk.f_frsize;
+    if (bytes > free)
+        fail("needs " + std::to_string(bytes) + " bytes, " + std::to_string(free) + " are free",
+             ENOSPC);
 }
 
 OutputFile::~OutputFile() {

@@ -32,6 +32,7 @@ public:
     void commit();
 
 private:
+    void check_room(std::uint64_t bytes) const;
     [[noreturn]] void fail(const std::string& what, int error) const;
 
     std::string path_, partial_;

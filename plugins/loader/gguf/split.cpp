@@ -46,7 +46,7 @@ void check_not_joined(const Part& part, std::string_view name) {
         refuse(name, "at byte " + std::to_string(at) +
                          ": a second GGUF file begins, expected the end: parts were joined with "
                          "cat, which is not how they are merged; keep the parts apart and name one "
-                         "of them, or merge them with a GGUF split tool");
+                         "of them, or merge them with: assayctl merge OUT PART...");
     }
 }
 
@@ -86,14 +86,10 @@ void check_all_present(const std::string& prefix, const SplitInfo& split, std::s
                                    short_name(part_path(prefix, missing.front(), split.count))};
 }
 
-void check_same_set(const SplitInfo& found, const SplitInfo& expected, std::uint32_t index,
-                    std::string_view name) {
+void check_same_set(const SplitInfo& found, const SplitInfo& expected, std::string_view name) {
     if (found.count != expected.count)
         refuse(name, "key \"split.count\": expected " + std::to_string(expected.count) +
                          " as in the other parts, found " + std::to_string(found.count));
-    if (found.index != index)
-        refuse(name, "key \"split.no\": expected " + std::to_string(index) +
-                         " by the file's name, found " + std::to_string(found.index));
     if (found.num_tensors && expected.num_tensors && *found.num_tensors != *expected.num_tensors)
         refuse(name, "key \"split.tensors.count\": expected " +
                          std::to_string(*expected.num_tensors) + " as in the other parts, found " +
@@ -179,8 +175,58 @@ std::vector<Part> open_parts(const std::string& path, const Limits& limits) {
         }
         parts.push_back(open_part(part_path(*prefix, i, split.count), limits));
         const std::string other = short_name(parts.back().file.path());
-        check_same_set(read_split_info(parts.back().header, other), split, i, other);
+        const SplitInfo found = read_split_info(parts.back().header, other);
+        check_same_set(found, split, other);
+        if (found.index != i)
+            refuse(other, "key \"split.no\": expected " + std::to_string(i) +
+                              " by the file's name, found " + std::to_string(found.index));
     }
+    check_tensor_set(parts, split);
+    return parts;
+}
+
+std::vector<Part> assemble_parts(const std::vector<std::string>& paths, const Limits& limits) {
+    struct Numbered {
+        SplitInfo split;
+        Part part;
+    };
+    std::vector<Numbered> found;
+    for (const std::string& path : paths) {
+        Part part = open_part(path, limits);
+        const SplitInfo split = read_split_info(part.header, short_name(path));
+        if (split.count == 1)
+            refuse(short_name(path), "key \"split.count\": expected that of a part, found " +
+                                         std::string{part.header.find("split.count") != nullptr
+                                                         ? "that of a whole model"
+                                                         : "no such key: the file is whole"});
+        if (!found.empty()) check_same_set(split, found.front().split, short_name(path));
+        found.push_back({split, std::move(part)});
+    }
+    std::vector<Numbered*> order;
+    for (Numbered& numbered : found) order.push_back(&numbered);
+    std::sort(order.begin(), order.end(), [](const Numbered* a, const Numbered* b) {
+        return a->split.index < b->split.index;
+    });
+    const SplitInfo split = order.front()->split;
+    std::vector<std::uint32_t> missing;
+    std::uint32_t next = 0;
+    for (const Numbered* numbered : order) {
+        const std::string name = short_name(numbered->part.file.path());
+        if (numbered->split.index < next)
+            refuse(name, "key \"split.no\": " + std::to_string(numbered->split.index) +
+                             " is also that of another part given");
+        while (next < numbered->split.index) missing.push_back(next++);
+        ++next;
+    }
+    while (next < split.count) missing.push_back(next++);
+    if (!missing.empty())
+        throw sdk::Error{ASSAY_IO, short_name(paths.front()) + ": " +
+                                       std::to_string(missing.size()) + " of " +
+                                       std::to_string(split.count) +
+                                       " parts were not given: " + ranges(missing)};
+    std::vector<Part> parts;
+    parts.reserve(order.size());
+    for (Numbered* numbered : order) parts.push_back(std::move(numbered->part));
     check_tensor_set(parts, split);
     return parts;
 }

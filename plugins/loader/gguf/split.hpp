@@ -46,4 +46,9 @@ struct SplitInfo {
 ///                     CORRUPT: a header or the set of parts contradicts itself
 [[nodiscard]] std::vector<Part> open_parts(const std::string& path, const Limits& limits = {});
 
+/// Opens the parts of one model whose paths are all given, in any order and under any names, and
+/// puts them in order. Checks what open_parts() does; all absent numbers are listed.
+[[nodiscard]] std::vector<Part> assemble_parts(const std::vector<std::string>& paths,
+                                               const Limits& limits = {});
+
 }  // namespace gguf

@@ -183,7 +183,8 @@ TEST(GgufSplit, PartsJoinedWithCatAreRecognised) {
     for (const char* name : {"joined.gguf", "model-00001-of-00002.gguf"}) {
         loader_test::write_file(folder / name, joined);
         EXPECT_THAT(OpenedModel{folder / name}.words(),
-                    AllOf(HasSubstr("a second GGUF file begins"), HasSubstr("joined with cat")));
+                    AllOf(HasSubstr("a second GGUF file begins"), HasSubstr("joined with cat"),
+                          HasSubstr("assayctl merge OUT PART")));
     }
     // Without padding behind the last tensor, and with no tensor at all.
     std::string unpadded = GgufWriter{}.tensor({.name = "t", .ne = {1}, .data = "1234"}).bytes();
