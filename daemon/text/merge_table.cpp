@@ -2,9 +2,9 @@
 
 #include "daemon/base/error.hpp"
 #include "daemon/text/byte_map.hpp"
+#include "daemon/text/utf8.hpp"
 
 #include <bit>
-#include <unordered_map>
 
 namespace text {
 
@@ -52,6 +52,15 @@ MergeTable::MergeTable(const Vocabulary& vocabulary, const std::vector<std::stri
         if (const auto known = extra.find(std::string{character}); known != extra.end())
             byte_symbols_[byte] = known->second;
     }
+    for (const auto& [text, symbol_id] : extra)
+        if (first_character(text).bytes == text.size()) characters_.emplace(text, symbol_id);
+}
+
+std::int32_t MergeTable::character_symbol(const Vocabulary& vocabulary,
+                                          std::string_view character) const {
+    if (const std::int32_t token = vocabulary.find(character); token != kNoToken) return token;
+    const auto known = characters_.find(std::string{character});
+    return known == characters_.end() ? -1 : known->second;
 }
 
 MergeTable::Merge MergeTable::find(std::int32_t left, std::int32_t right) const noexcept {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace text {
@@ -34,6 +35,10 @@ public:
     /// Which tokens some merge results in.
     [[nodiscard]] const std::vector<bool>& results() const noexcept { return results_; }
 
+    /// The symbol of a single character; -1 when no token and no merge has it.
+    [[nodiscard]] std::int32_t character_symbol(const Vocabulary& vocabulary,
+                                                std::string_view character) const;
+
 private:
     struct Slot {
         std::uint64_t pair = kNoPair;
@@ -45,7 +50,8 @@ private:
 
     std::vector<Slot> slots_;  // open addressing, a power of two, at most half full
     std::int32_t byte_symbols_[256];
-    std::vector<bool> results_;  // [vocab_size]
+    std::unordered_map<std::string, std::int32_t> characters_;  // those that are no token
+    std::vector<bool> results_;                                 // [vocab_size]
 };
 
 }  // namespace text

@@ -128,6 +128,31 @@ void compose(std::vector<char32_t>& code_points) {
     code_points.resize(kept);
 }
 
+/// Canonical decomposition, then composition where it is asked for.
+std::string normalize(std::string_view text, bool composed) {
+    std::string out;
+    out.reserve(text.size());
+    std::vector<char32_t> code_points;
+    const auto flush = [&] {
+        reorder(code_points);
+        if (composed) compose(code_points);
+        for (const char32_t c : code_points) append_utf8(out, c);
+        code_points.clear();
+    };
+    while (!text.empty()) {
+        const Utf8Char c = first_character(text);
+        if (c.is_valid) {
+            decompose(c.code_point, code_points);
+        } else {
+            flush();
+            out.append(text.substr(0, c.bytes));
+        }
+        text.remove_prefix(c.bytes);
+    }
+    flush();
+    return out;
+}
+
 }  // namespace
 
 bool is_nfc_for_sure(std::string_view text) noexcept {
@@ -146,27 +171,11 @@ bool is_nfc_for_sure(std::string_view text) noexcept {
 }
 
 std::string to_nfc(std::string_view text) {
-    std::string out;
-    out.reserve(text.size());
-    std::vector<char32_t> code_points;
-    const auto flush = [&] {
-        reorder(code_points);
-        compose(code_points);
-        for (const char32_t c : code_points) append_utf8(out, c);
-        code_points.clear();
-    };
-    while (!text.empty()) {
-        const Utf8Char c = first_character(text);
-        if (c.is_valid) {
-            decompose(c.code_point, code_points);
-        } else {
-            flush();
-            out.append(text.substr(0, c.bytes));
-        }
-        text.remove_prefix(c.bytes);
-    }
-    flush();
-    return out;
+    return normalize(text, true);
+}
+
+std::string to_nfd(std::string_view text) {
+    return normalize(text, false);
 }
 
 }  // namespace text

@@ -12,4 +12,7 @@ namespace text {
 /// Source: Unicode Standard Annex #15, and chapter 3.12 for Hangul.
 [[nodiscard]] std::string to_nfc(std::string_view text);
 
+/// Normalization Form D: every character as its base and its marks. Otherwise as to_nfc().
+[[nodiscard]] std::string to_nfd(std::string_view text);
+
 }  // namespace text

@@ -13,6 +13,15 @@ const PretokenizerRow* find_pretokenizer(std::string_view pre) {
     return row == table.end() ? nullptr : &*row;
 }
 
+std::string pretokenizer_names() {
+    std::vector<std::string_view> names;
+    for (const PretokenizerRow& row : pretokenizer_table()) names.push_back(row.pre);
+    std::sort(names.begin(), names.end());
+    std::string out;
+    for (const std::string_view name : names) out.append(out.empty() ? "" : ", ").append(name);
+    return out;
+}
+
 Pretokenizer::Pretokenizer(const PretokenizerRow& row) {
     for (const std::string_view pattern : row.patterns) {
         patterns_.emplace_back(pattern);

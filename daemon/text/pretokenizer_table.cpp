@@ -1,8 +1,7 @@
 #include "daemon/text/pretokenizer.hpp"
 
 // The patterns are those of the models' own tokenizer.json files, written for PCRE2: every row
-// gives the pieces that the model was trained with. Groups that need no byte map (gemma4 and the
-// like) belong to other tokenizer models and are not in this table.
+// gives the pieces that the model was trained with.
 
 namespace text {
 
@@ -146,6 +145,10 @@ constexpr string_view kLaguna[] = {
     R"re((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)re",
 };
 
+constexpr string_view kGemma4[] = {R"re([^\n]+|[\n]+)re"};
+
+constexpr string_view kWhitespace[] = {R"re(\S+)re"};
+
 constexpr PretokenizerRow kTable[] = {
     {.pre = "default", .patterns = kDefault},
     {.pre = "minicpm5", .patterns = kMinicpm5, .ignore_merges = true},
@@ -230,6 +233,10 @@ constexpr PretokenizerRow kTable[] = {
     {.pre = "kimi-k2", .patterns = kKimiK2},
     {.pre = "afmoe", .patterns = kAfmoe},
     {.pre = "laguna", .patterns = kLaguna},
+    {.pre = "gemma4", .patterns = kGemma4, .spelling = Spelling::underscore, .whole_newlines = true},
+    {.pre = "granite-embed-multi-311m", .patterns = kGemma4, .spelling = Spelling::underscore, .whole_newlines = true},
+    {.pre = "sarvam-moe", .patterns = kGemma4, .spelling = Spelling::underscore},
+    {.pre = "whitespace", .patterns = kWhitespace, .spelling = Spelling::plain},
 };
 // clang-format on
 

@@ -113,6 +113,21 @@ base::Result<bool> Regex::matches(std::string_view text) const {
     return find(text, 0, ignored);
 }
 
+boost::system::error_code Regex::erase_from(std::string& text) const {
+    std::string kept;
+    std::size_t at = 0;
+    for (;;) {
+        Range match;
+        const auto found = find(text, at, match);
+        if (!found) return found.error();
+        if (!*found || match.begin == match.end) break;
+        kept.append(text, at, match.begin - at);
+        at = match.end;
+    }
+    if (at > 0) text = kept.append(text, at);
+    return {};
+}
+
 boost::system::error_code Regex::split(std::string_view piece,
                                        std::vector<std::string_view>& out) const {
     const auto cut = [&](std::size_t begin, std::size_t end) {

@@ -30,6 +30,10 @@ public:
     /// Whether the pattern matches anywhere. Errors as in split().
     [[nodiscard]] base::Result<bool> matches(std::string_view text) const;
 
+    /// Takes every match out of a text. Errors as in split(); the text is then unspecified.
+    /// @param text  well-formed UTF-8
+    [[nodiscard]] boost::system::error_code erase_from(std::string& text) const;
+
 private:
     struct Range {
         std::size_t begin = 0, end = 0;

@@ -80,9 +80,15 @@ const SpecialSplitter::Ending* SpecialSplitter::longest_at(std::string_view text
     return longest;
 }
 
-std::vector<Fragment> SpecialSplitter::split(std::string_view text, bool parse_special) const {
+std::vector<Fragment> SpecialSplitter::split(std::string_view text, bool parse_special,
+                                             std::span<const TextRange> plain) const {
     std::vector<Fragment> out;
     std::size_t raw_begin = 0;
+    // What users typed is no control token, nor part of one.
+    const auto touches_plain = [&](std::size_t begin, std::size_t end) {
+        while (!plain.empty() && plain.front().end <= begin) plain = plain.subspan(1);
+        return !plain.empty() && plain.front().begin < end;
+    };
     for (std::size_t i = 0; i < text.size();) {
         if (!is_first_[static_cast<unsigned char>(text[i])]) {
             ++i;
@@ -90,6 +96,10 @@ std::vector<Fragment> SpecialSplitter::split(std::string_view text, bool parse_s
         }
         std::size_t bytes = 0;
         const Ending* found = longest_at(text.substr(i), parse_special, bytes);
+        if (found != nullptr && !found->user_defined && touches_plain(i, i + bytes))
+            found = i < plain.front().begin
+                        ? longest_at(text.substr(i, plain.front().begin - i), parse_special, bytes)
+                        : longest_at(text.substr(i), false, bytes);
         if (found == nullptr) {
             ++i;
             continue;

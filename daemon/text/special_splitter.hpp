@@ -4,11 +4,17 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 namespace text {
+
+/// A stretch of a text, in bytes.
+struct TextRange {
+    std::size_t begin = 0, end = 0;
+};
 
 /// One stretch of a text: either a special token, or raw text between them.
 struct Fragment {
@@ -28,8 +34,10 @@ public:
                     std::string_view architecture);
 
     /// @param parse_special  false: only user-defined tokens are looked for
+    /// @param plain          where even so only user-defined ones are; ascending, apart
     /// @return the text in order; raw fragments are never empty and never adjacent
-    [[nodiscard]] std::vector<Fragment> split(std::string_view text, bool parse_special) const;
+    [[nodiscard]] std::vector<Fragment> split(std::string_view text, bool parse_special,
+                                              std::span<const TextRange> plain = {}) const;
 
 private:
     struct Ending {

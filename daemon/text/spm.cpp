@@ -3,7 +3,6 @@
 #include "daemon/text/merge.hpp"
 #include "daemon/text/utf8.hpp"
 
-#include <array>
 #include <string>
 #include <utility>
 
@@ -15,20 +14,15 @@ constexpr std::string_view kUnderscore = "\xE2\x96\x81";  // U+2581
 
 class SpmTokenizer final : public Tokenizer {
 public:
-    explicit SpmTokenizer(TokenizerParts parts) : Tokenizer{std::move(parts)} {
-        constexpr char kHex[] = "0123456789ABCDEF";
-        for (unsigned byte = 0; byte < 256; ++byte) {
-            const char spelled[] = {'<', '0', 'x', kHex[byte / 16], kHex[byte % 16], '>'};
-            std::int32_t id = find(std::string_view{spelled, sizeof spelled});
-            if (id == kNoToken) {
-                const char itself = static_cast<char>(byte);
-                id = find(std::string_view{&itself, 1});
-            }
-            byte_tokens_[byte] = id;
-        }
-    }
+    explicit SpmTokenizer(TokenizerParts parts) : Tokenizer{std::move(parts)} {}
 
 private:
+    base::Result<std::string> canonical_fragment(std::string_view fragment) const override {
+        std::string out;
+        if (add_space_prefix()) out.push_back(' ');
+        return out.append(fragment);
+    }
+
     /// A token that plain text may become: not one that only stands for something else.
     [[nodiscard]] std::int32_t find_plain(std::string_view text) const {
         if (text.size() > vocabulary().max_text_bytes()) return kNoToken;
@@ -84,7 +78,7 @@ private:
                 continue;
             }
             for (const char c : std::string_view{text}.substr(symbol.begin, symbol.length)) {
-                const std::int32_t byte = byte_tokens_[static_cast<unsigned char>(c)];
+                const std::int32_t byte = vocabulary().byte_token(static_cast<unsigned char>(c));
                 if (byte != kNoToken)
                     ids.push_back(byte);
                 else if (special().unk != kNoToken)
@@ -93,8 +87,6 @@ private:
         }
         return {};
     }
-
-    std::array<std::int32_t, 256> byte_tokens_{};
 };
 
 }  // namespace

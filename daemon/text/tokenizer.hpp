@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,14 +30,20 @@ inline boost::system::error_code make_error_code(Errc e) noexcept {
 inline constexpr std::size_t kMaxTextBytes = std::size_t{64} << 20;
 
 struct EncodeOptions {
-    bool add_special = false;    ///< BOS and EOS, where the model wants them
+    /// BOS, EOS and SEP, where the model wants them. A BOS that begins the text is not repeated.
+    bool add_special = false;
     bool parse_special = false;  ///< the texts of control tokens become those tokens
+    /// Where they do not even so: what users typed. Ascending, apart from each other.
+    std::span<const TextRange> plain = {};
 };
 
 struct TokenizerOptions {
     /// Apply NFC where the model's own tokenizer does (Qwen2 to Qwen3). Off: bit parity with
     /// implementations that do not.
     bool normalize_nfc = true;
+    /// For BPE models whose file names no pre-tokenizer, or one that is not known here: a name of
+    /// pretokenizer_names(). "": such a file is refused.
+    std::string_view pre_tokenizer = {};
 };
 
 /// What every kind of tokenizer has, worked out from the metadata.
@@ -47,6 +54,7 @@ struct TokenizerParts {
     std::vector<std::int32_t> suppressed_ids;
     bool add_bos = false;
     bool add_eos = false;
+    bool add_sep = false;
     bool add_space_prefix = false;
     SpecialSplitter splitter;
 };
@@ -65,6 +73,14 @@ public:
     /// @return [num_tokens]; Errc::text_too_long, Errc::regex_limit
     [[nodiscard]] base::Result<std::vector<std::int32_t>> encode(std::string_view text,
                                                                  EncodeOptions options = {}) const;
+
+    /// What the pieces of a text's tokens join to when nothing in it is unknown to the vocabulary:
+    /// the text itself, or what the model's own normalization makes of it.
+    /// @param text  read as encode() does without options
+    [[nodiscard]] base::Result<std::string> canonical(std::string_view text) const;
+
+    /// The control tokens' texts in a text, as encode() with parse_special would find them.
+    [[nodiscard]] std::vector<TextRange> find_control(std::string_view text) const;
 
     /// The bytes that a token prints as: not text, since one character may span several tokens.
     /// Control and unknown tokens print only with render_special; unused ones, and ids out of
@@ -117,6 +133,10 @@ protected:
     virtual boost::system::error_code encode_fragment(std::string_view fragment,
                                                       std::vector<std::int32_t>& ids) const = 0;
 
+    /// canonical() of a stretch of text between special tokens.
+    [[nodiscard]] virtual base::Result<std::string> canonical_fragment(
+        std::string_view fragment) const = 0;
+
     [[nodiscard]] const Vocabulary& vocabulary() const noexcept { return parts_.vocabulary; }
 
 private:
@@ -126,8 +146,9 @@ private:
 /// The tokenizer that a model file describes (tokenizer.ggml.*).
 ///
 /// Throws base::ModelError naming key, expected and found: a model or pre-tokenizer that is not
-/// known, a BPE model without tokenizer.ggml.pre (guessing it would silently cost quality), and
-/// everything Vocabulary refuses.
+/// known, a BPE model without tokenizer.ggml.pre (guessing it would silently cost quality) where
+/// the options name none, and everything Vocabulary refuses. Throws base::ConfigError when the
+/// options name a pre-tokenizer that is not known, or another than the file's.
 [[nodiscard]] std::unique_ptr<Tokenizer> make_tokenizer(const base::Metadata& metadata,
                                                         TokenizerOptions options = {});
 

@@ -123,6 +123,15 @@ std::int32_t Vocabulary::find(std::string_view text) const noexcept {
     return found == ids_.end() ? kNoToken : found->second;
 }
 
+std::int32_t Vocabulary::byte_token(unsigned char byte) const noexcept {
+    constexpr char kHex[] = "0123456789ABCDEF";
+    const char spelled[] = {'<', '0', 'x', kHex[byte / 16], kHex[byte % 16], '>'};
+    const std::int32_t id = find(std::string_view{spelled, sizeof spelled});
+    if (id != kNoToken) return id;
+    const char itself = static_cast<char>(byte);
+    return find(std::string_view{&itself, 1});
+}
+
 void Vocabulary::set_type(std::int32_t id, TokenType type) {
     types_[static_cast<std::size_t>(id)] = type;
     set_piece(id);
@@ -133,8 +142,9 @@ void Vocabulary::set_piece(std::int32_t id) {
     const std::string& text = tokens_[i];
     switch (types_[i]) {
         case TokenType::normal:
-            pieces_[i] =
-                style_ == PieceStyle::byte_map ? unmap_bytes(text) : underscores_to_spaces(text);
+            pieces_[i] = style_ == PieceStyle::byte_map     ? unmap_bytes(text)
+                         : style_ == PieceStyle::underscore ? underscores_to_spaces(text)
+                                                            : text;
             break;
         case TokenType::byte:
             if (const int byte = parse_byte_token(text); byte >= 0)

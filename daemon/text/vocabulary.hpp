@@ -47,6 +47,7 @@ struct SpecialIds {
 enum class PieceStyle {
     byte_map,    ///< every character stands for one byte (byte-level BPE)
     underscore,  ///< U+2581 stands for a space (SPM)
+    plain,       ///< the text is what it says
 };
 
 /// The token list of a model: texts, types, scores, and the bytes each token prints as.
@@ -76,6 +77,9 @@ public:
 
     /// The id of a token by its text in the file, or kNoToken.
     [[nodiscard]] std::int32_t find(std::string_view text) const noexcept;
+    /// The token that stands for a byte: "<0xHH>", or else the one whose text is that byte;
+    /// kNoToken.
+    [[nodiscard]] std::int32_t byte_token(unsigned char byte) const noexcept;
     [[nodiscard]] std::size_t max_text_bytes() const noexcept { return max_text_bytes_; }
 
     /// Used while the special tokens are worked out; the piece follows the type.

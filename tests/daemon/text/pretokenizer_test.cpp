@@ -26,13 +26,16 @@ TEST(PretokenizerTable, HoldsEveryKnownNameWithItsPatternsAndFlags) {
     std::set<std::string> names;
     for (const auto& group : golden.at("groups").as_array())
         for (const auto& member : group.at("members").as_array()) {
-            if (!member.at("flags").at("byte_encode").as_bool()) continue;  // other models' own
             for (const auto& name : member.at("pre").as_array()) {
                 names.insert(golden::to_string(name));
                 SCOPED_TRACE(golden::to_string(name));
                 const auto* row = text::find_pretokenizer(golden::to_string(name));
                 ASSERT_NE(row, nullptr);
                 EXPECT_EQ(row->add_bos, member.at("flags").at("add_bos").as_bool());
+                EXPECT_EQ(row->spelling == text::Spelling::byte_map,
+                          member.at("flags").at("byte_encode").as_bool());
+                EXPECT_EQ(row->spelling == text::Spelling::underscore,
+                          member.at("flags").at("escape_whitespaces").as_bool());
                 EXPECT_EQ(row->ignore_merges, member.at("flags").at("ignore_merges").as_bool());
                 const auto& regexes = group.at("regexes").as_array();
                 ASSERT_EQ(row->patterns.size(), regexes.size());

@@ -6,6 +6,7 @@
 // TEXTS.inp holds texts separated by "\n__ggml_vocab_test__\n", IDS.out a line of ids for each.
 
 #include "daemon/text/detokenizer.hpp"
+#include "daemon/text/round_trip.hpp"
 #include "daemon/text/tokenizer.hpp"
 #include "tests/support/gguf_metadata.hpp"
 
@@ -35,6 +36,25 @@ struct Count {
     }
 };
 
+/// A stream shows the same text however its bytes are cut into tokens: token by token, and at
+/// every single place.
+bool streams_alike(const text::Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
+    std::string bytes, streamed;
+    text::Detokenizer detokenizer{tokenizer, {.render_special = true}};
+    for (const std::int32_t id : ids) {
+        bytes += tokenizer.token_piece(id, true);
+        streamed += detokenizer.push(id);
+    }
+    streamed += detokenizer.flush();
+    for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {
+        text::Utf8Stream stream;
+        std::string joined = stream.push(std::string_view{bytes}.substr(0, cut));
+        joined += stream.push(std::string_view{bytes}.substr(cut));
+        if (joined + stream.flush() != streamed) return false;
+    }
+    return true;
+}
+
 Count check_pairs(const text::Tokenizer& tokenizer, std::string texts, const std::string& ids) {
     constexpr std::string_view kSeparator = "\n__ggml_vocab_test__\n";
     std::istringstream lines{ids};
@@ -47,7 +67,9 @@ Count check_pairs(const text::Tokenizer& tokenizer, std::string texts, const std
         std::istringstream numbers{line};
         std::vector<std::int32_t> expected;
         for (std::int32_t id; numbers >> id;) expected.push_back(id);
-        count.add(tokenizer.encode(text, {.parse_special = true}).value() == expected, text);
+        const auto actual = tokenizer.encode(text, {.parse_special = true}).value();
+        count.add(actual == expected, text);
+        if (!streams_alike(tokenizer, actual)) count.add(false, "stream of " + text);
     }
     return count;
 }
@@ -83,6 +105,7 @@ Count check_golden(const text::Tokenizer& tokenizer, const std::string& strings,
             std::printf("  %s: the other packages' ids: %s\n", id.c_str(), good ? "yes" : "no");
         }
         count.add(good, id);
+        if (!streams_alike(tokenizer, actual)) count.add(false, "stream of " + id);
         if (const auto* plain = c.as_object().if_contains("ids_parse_special_false"))
             count.add(tokenizer.encode(texts.at(id)).value() == ids_of(*plain), id + " (plain)");
     }
@@ -120,11 +143,14 @@ int main(int argc, char** argv) {
     const auto start = Clock::now();
     const auto tokenizer = text::make_tokenizer(metadata, {.normalize_nfc = nfc});
     const std::chrono::duration<double, std::milli> load = Clock::now() - start;
+    const auto probe_start = Clock::now();
+    text::check_round_trip(*tokenizer);
+    const std::chrono::duration<double, std::milli> probe = Clock::now() - probe_start;
     const std::string texts = read_file(argv[2]), expected = read_file(argv[3]);
     const Count count = std::string_view{argv[3]}.ends_with(".json")
                             ? check_golden(*tokenizer, texts, expected, nfc)
                             : check_pairs(*tokenizer, texts, expected);
-    std::printf("%s: %d passed, %d failed (made in %.0f ms)\n", argv[3], count.passed, count.failed,
-                load.count());
+    std::printf("%s: %d passed, %d failed (made in %.0f ms, self-test %.2f ms)\n", argv[3],
+                count.passed, count.failed, load.count(), probe.count());
     return count.failed == 0 ? 0 : 1;
 }

@@ -142,6 +142,34 @@ TEST(SpecialTokens, TheLongestOfThoseThatBeginAtOnePlaceWins) {
     EXPECT_EQ(encode(metadata, "<|x|z", {.parse_special = true}).size(), 5u);
 }
 
+TEST(SpecialTokens, WhatUsersTypedIsNoControlToken) {
+    const auto tokenizer =
+        text::make_tokenizer(tiny_vocab::bpe({{"<ctl>", 3}, {"<ctl>y", 3}, {"<tool>", 4}}, {}));
+    const std::string text = "<ctl>a<ctl><tool><ctl>y";
+    const auto encode_with = [&](std::vector<text::TextRange> plain) {
+        return tokenizer->encode(text, {.parse_special = true, .plain = plain}).value();
+    };
+    EXPECT_EQ(encode_with({}), (Ids{256, 'a', 256, 258, 257}));
+    EXPECT_EQ(encode_with({{6, 11}}), (Ids{256, 'a', '<', 'c', 't', 'l', '>', 258, 257}));
+    EXPECT_EQ(encode_with({{6, 17}}), (Ids{256, 'a', '<', 'c', 't', 'l', '>', 258, 257}));
+    EXPECT_EQ(encode_with({{22, 23}}), (Ids{256, 'a', 256, 258, 256, 'y'}));  // only "y" was typed
+    EXPECT_EQ(encode_with({{0, 2}, {7, 8}}),
+              (Ids{'<', 'c', 't', 'l', '>', 'a', '<', 'c', 't', 'l', '>', 258, 257}));
+    const auto found = tokenizer->find_control(text);
+    ASSERT_EQ(found.size(), 3u);
+    EXPECT_EQ(found[1].begin, 6u);
+    EXPECT_EQ(found[2].end, 23u);
+}
+
+TEST(SpecialTokens, ABosThatTheTextBeginsWithIsNotRepeated) {
+    const auto metadata = tiny_vocab::spm();
+    const text::EncodeOptions both{.add_special = true, .parse_special = true};
+    EXPECT_EQ(encode(metadata, "<s>ab", both), (Ids{1, 263}));
+    EXPECT_EQ(encode(metadata, "ab", both), (Ids{1, 263}));
+    EXPECT_EQ(encode(metadata, "<s>", {.add_special = true}).front(), 1);  // typed, so there is one
+    EXPECT_GT(encode(metadata, "<s>", {.add_special = true}).size(), 1u);
+}
+
 TEST(SpecialTokens, UserDefinedOnesAreFoundInAnyText) {
     const auto metadata = tiny_vocab::bpe({{"<tool>", 4}, {"<ctl>", 3}}, {});
     EXPECT_EQ(encode(metadata, "a<tool>b"), (Ids{'a', 256, 'b'}));
@@ -283,7 +311,7 @@ TEST(MakeTokenizer, RefusesUnknownModels) {
     expect_refused({}, {"tokenizer.ggml.model", "gpt2", "no such key"});
     base::Metadata metadata = tiny_vocab::spm();
     metadata.set("tokenizer.ggml.model", std::string{"rwkv"});
-    expect_refused(metadata, {"tokenizer.ggml.model", "llama", "rwkv"});
+    expect_refused(metadata, {"tokenizer.ggml.model", "llama", "bert", "t5", "rwkv"});
     metadata.set("tokenizer.ggml.model", std::int64_t{3});
     expect_refused(metadata, {"tokenizer.ggml.model", "string", "integer"});
 }
@@ -293,7 +321,32 @@ TEST(MakeTokenizer, RefusesBpeWithoutAKnownPretokenizer) {
                    {"tokenizer.ggml.pre", "not-yet-invented"});
     base::Metadata metadata;
     metadata.set("tokenizer.ggml.model", std::string{"gpt2"});
-    expect_refused(metadata, {"tokenizer.ggml.pre", "no such key"});
+    expect_refused(metadata, {"tokenizer.ggml.pre", "no such key", "model.pre_tokenizer", "glm4",
+                              "llama-bpe", "qwen2"});
+}
+
+TEST(MakeTokenizer, TakesTheConfiguredPretokenizerWhereTheFileNamesNone) {
+    base::Metadata metadata = tiny_vocab::bpe({{"hello"}}, {}, "not-yet-invented");
+    const auto ids = [&](std::string_view pre) {
+        return text::make_tokenizer(metadata, {.pre_tokenizer = pre})->encode("hello").value();
+    };
+    EXPECT_EQ(ids("llama-bpe"), (Ids{256}));
+    EXPECT_EQ(ids("glm4").size(), 5u);
+    const auto config_refusal = [&](std::string_view pre) -> std::string {
+        try {
+            (void)text::make_tokenizer(metadata, {.pre_tokenizer = pre});
+        } catch (const base::ConfigError& error) {
+            return error.what();
+        }
+        return "accepted";
+    };
+    EXPECT_NE(config_refusal("glm-4").find("model.pre_tokenizer: got \"glm-4\""),
+              std::string::npos);
+    EXPECT_NE(config_refusal("glm-4").find("chatglm-bpe"), std::string::npos);
+    // A file that knows better is not overruled.
+    metadata.set("tokenizer.ggml.pre", std::string{"qwen2"});
+    EXPECT_NE(config_refusal("glm4").find("\"qwen2\""), std::string::npos);
+    EXPECT_EQ(config_refusal("qwen2"), "accepted");
 }
 
 TEST(MakeTokenizer, RefusesDamagedVocabularies) {

@@ -59,6 +59,7 @@ golden = json.load(open(sys.argv[3]))
 ids_of_unnamed = [[int(i) for i in line.split()] for line in open(sys.argv[4])] if len(sys.argv) > 4 else []
 
 is_bpe = metadata["tokenizer.ggml.model"] == "gpt2"
+is_wpm = metadata["tokenizer.ggml.model"] == "bert"
 characters = byte_characters()
 invalid = golden.get("invalid_utf8", {}).get("cases", [])
 raw = [t["text"] for t in texts] + [bytes.fromhex(c["normalised_hex"] or "").decode() for c in invalid]
@@ -67,6 +68,11 @@ if is_bpe:
 
     raw += [unicodedata.normalize("NFC", text) for text in raw]
     haystack = "\n".join("".join(characters[b] for b in text.encode()) for text in raw)
+elif is_wpm:
+    import unicodedata
+
+    haystack = "\n".join(unicodedata.normalize("NFD", text).lower() for text in raw)
+    haystack = "".join(c for c in haystack if unicodedata.category(c) not in ("Mn", "Cf"))
 else:
     haystack = "\n".join("\u2581" + text.replace(" ", "\u2581") for text in raw)
 
@@ -83,7 +89,7 @@ needed |= set(i for ids in ids_of_unnamed for i in ids)
 needed |= set(i for piece in golden["pieces"] for i in piece["ids"])
 kept = []
 for i, (text, kind) in enumerate(zip(tokens, types)):
-    if kind in (2, 3, 4, 6) and not text.startswith("[PAD") or text in haystack or len(text) == 1 or i in needed:
+    if kind in (2, 3, 4, 6) and not text.startswith("[PAD") or text in haystack or is_wpm and text.removeprefix("\u2581") in haystack or len(text) == 1 or i in needed:
         kept.append([i, text, kind] + ([scores[i]] if scores else []))
 if merges is not None:
     merges = [m for m in merges if (m[0] + m[1:].replace(" ", "", 1)) in haystack]
