@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "cxx/plugin.hpp"
+#include "daemon/app/tokenizer.hpp"
 #include "daemon/base/error.hpp"
 #include "daemon/model/needs.hpp"
 
@@ -89,11 +90,8 @@ void Stack::open_file(const config::Config& config) {
     stage("auditing tensors");
     audit = model::audit(*file, config.model.allow_unused_tensors);
     if (!audit.passed()) throw base::ModelError{file->path() + ": " + audit.to_text()};
-    tokenizer = text::make_tokenizer(file->metadata());
-    if (tokenizer->vocab_size() > audit.hparams.vocab_size)
-        throw base::ModelError{file->path() + ": tokenizer.ggml.tokens has " +
-                               std::to_string(tokenizer->vocab_size()) + " tokens, the model's vocabulary " +
-                               std::to_string(audit.hparams.vocab_size)};
+    stage("checking the tokenizer");
+    tokenizer = open_tokenizer(*file, config, audit.hparams.vocab_size);
     const std::int64_t trained = audit.hparams.context_length;
     const std::int64_t wanted = config.model.context_length;
     if (wanted > trained)

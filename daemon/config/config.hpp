@@ -44,6 +44,7 @@ struct Model {
     std::string alias;       ///< empty: the file's own name
     int context_length = 0;  ///< tokens; 0: the model's
     std::filesystem::path chat_template_file;  ///< empty: the template in the model file
+    std::string pre_tokenizer;  ///< for files that name none that is known; empty: refuse them
     std::vector<std::string> allow_unused_tensors;
 };
 

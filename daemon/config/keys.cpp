@@ -81,6 +81,9 @@ constexpr Key kKeys[] = {
      "Too large: one request may take most of the KV cache."},
     {"model", "chat_template_file", at<&Config::model, &Model::chat_template_file>(), "", 0, 0, Rule::none, kAtStart,
      "A Jinja2 chat template to use in place of the one in the model file. Empty: the model's own."},
+    {"model", "pre_tokenizer", at<&Config::model, &Model::pre_tokenizer>(), "", 0, 0, Rule::none, kAtStart,
+     "How a BPE model whose file has no tokenizer.ggml.pre, or one that is not known, cuts text into words: the name of a known one. "
+     "Empty: such a file is refused, since another one than the model was trained with makes every answer worse without any error."},
     {"model", "allow_unused_tensors", at<&Config::model, &Model::allow_unused_tensors>(), "", 0, 0, Rule::none, kAtStart,
      "Patterns (with * and ?) of tensor names that the model file may hold although nothing uses them. Any other unused tensor refuses the start."},
 

@@ -8,9 +8,9 @@
 
 #include "daemon/app/backends.hpp"
 #include "daemon/app/cli/commands.hpp"
+#include "daemon/app/tokenizer.hpp"
 #include "daemon/base/error.hpp"
 #include "daemon/model/audit.hpp"
-#include "daemon/text/tokenizer.hpp"
 
 namespace app::cli {
 namespace {
@@ -96,8 +96,8 @@ void audit(const ModelOptions& options) {
     const config::Config config = options.to_config();
     const model::AuditReport report = model::audit(*file, config.model.allow_unused_tensors);
     if (!report.passed()) throw base::ModelError{file->path() + ": " + report.to_text()};
-    const auto tokenizer = text::make_tokenizer(file->metadata());
     const model::Hparams& h = report.hparams;
+    const auto tokenizer = open_tokenizer(*file, config, h.vocab_size);
     std::printf("%s: passed\n", file->path().c_str());
     std::printf("  architecture %s: %lld layers%s, hidden %lld, vocabulary %lld, context %lld\n", h.arch.c_str(),
                 static_cast<long long>(h.num_layers),
