@@ -173,7 +173,8 @@ constexpr std::int64_t kMaxContext = 1 << 30;  // positions and slots are int32
 
 double HparamReader::positive_float_or(std::string_view suffix, double fallback) const {
     const double value = float_or(suffix, fallback);
-    if (!(value > 0.0 && value <= 1e12)) refuse(key(suffix), "a positive number", std::to_string(value));
+    if (!(value >= 1e-12 && value <= 1e12))
+        refuse(key(suffix), "a positive number, 1e-12 to 1e12", std::to_string(value));
     return value;
 }
 

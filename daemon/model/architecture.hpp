@@ -150,7 +150,7 @@ public:
     [[nodiscard]] std::int64_t get_int(std::string_view suffix) const;
     [[nodiscard]] std::int64_t int_or(std::string_view suffix, std::int64_t fallback) const;
     [[nodiscard]] double float_or(std::string_view suffix, double fallback) const;
-    /// Refuses what is not positive and finite.
+    /// Refuses what is not positive, and what is so small or large that its powers or quotients overflow.
     [[nodiscard]] double positive_float_or(std::string_view suffix, double fallback) const;
     [[nodiscard]] bool bool_or(std::string_view suffix, bool fallback) const;
     [[nodiscard]] std::string key(std::string_view suffix) const;

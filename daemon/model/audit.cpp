@@ -37,6 +37,19 @@ const Architecture& architecture_of(const ModelFile& file) {
                            "\" is not supported; supported: " + joined(architecture_names())};
 }
 
+/// Every layer has a feed-forward of a kind that the architecture has rows for.
+void check_feed_forward(const AuditReport& report) {
+    const Hparams& h = report.hparams;
+    for (std::size_t l = 0; l < h.layers.size(); ++l) {
+        const bool is_moe = h.layers[l].is_moe;
+        if (report.architecture->spec(is_moe ? Role::ffn_down_exps : Role::ffn_down) != nullptr) continue;
+        throw base::ModelError{"metadata keys \"" + h.arch + ".expert_count\", \"" + h.arch +
+                               ".leading_dense_block_count\": layer " + std::to_string(l) + " is " +
+                               (is_moe ? "a mixture of experts" : "dense") + ", which layers of " + h.arch +
+                               " never are"};
+    }
+}
+
 class Auditor {
 public:
     Auditor(const ModelFile& file, AuditReport& report)
@@ -201,6 +214,7 @@ AuditReport audit(const ModelFile& file, const std::vector<std::string>& allow_u
         const std::int64_t index = file.find(name);
         return index < 0 ? nullptr : &file.tensors()[static_cast<std::size_t>(index)].shape;
     }});
+    check_feed_forward(report);
     report.notes = report.hparams.notes;
     Auditor{file, report}.run(allow_unused);
     return report;

@@ -18,6 +18,7 @@ Hparams read(const HparamReader& reader) {
     reader.read_moe(h, kSigmoid);
     read_mla(reader, h);
     read_indexer(reader, h, ASSAY_ROPE_NEOX);
+    require_first_index(reader, h);
     return h;
 }
 

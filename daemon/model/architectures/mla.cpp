@@ -79,6 +79,8 @@ void read_mla(const HparamReader& reader, Hparams& h) {
     h.has_split_kv_b = rows_of(reader, "attn_k_b") != 0 || rows_of(reader, "attn_kv_b") == 0;
     if (!h.has_split_kv_b)
         h.notes.emplace_back("attn_kv_b of an older converter: it is split into attn_k_b and attn_v_b at load");
+    else if (rows_of(reader, "attn_kv_b") != 0)
+        h.notes.emplace_back("attn_kv_b beside attn_k_b and attn_v_b: they are compared at load");
 
     RopeParams rope = reader.rope(h.qk_rope_head_dim, ASSAY_ROPE_NORM);
     h.softmax_scale = 1.0 / std::sqrt(static_cast<double>(h.head_dim));

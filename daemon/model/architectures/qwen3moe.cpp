@@ -13,8 +13,10 @@ Hparams read(const HparamReader& reader) {
     Hparams h = reader.common();
     (void)reader.get_int("expert_count");
     reader.read_moe(h, kSoftmax, true);
-    if (!reader.metadata().contains(reader.key("expert_feed_forward_length")))
+    if (h.num_experts > 0 && !reader.metadata().contains(reader.key("expert_feed_forward_length"))) {
         h.moe_intermediate_size = h.intermediate_size / h.num_experts_per_tok;
+        if (h.moe_intermediate_size < 1) (void)reader.get_int("expert_feed_forward_length");
+    }
     h.ropes.push_back(reader.head_rope(h, ASSAY_ROPE_NEOX));
     return h;
 }

@@ -200,6 +200,27 @@ TEST(Audit, RefusesAFeedForwardOfTheOtherKind) {
     EXPECT_NE(defect_of(audit_of(m), "blk.1.ffn_gate.weight"), nullptr);
 }
 
+/// Nothing would be run in its place.
+TEST(Audit, RefusesALayerOfAKindThatTheArchitectureLacks) {
+    const auto refused = [](const ModelSpec& m, const char* kind) {
+        try {
+            audit_of(m);
+            ADD_FAILURE() << "accepted";
+        } catch (const base::ModelError& e) {
+            EXPECT_NE(std::string{e.what()}.find(kind), std::string::npos) << e.what();
+        }
+    };
+    auto m = model_test::mla("qwen3moe");  // its keys are those of any mixture of experts
+    m.set("leading_dense_block_count", 1);
+    refused(m, "qwen3moe.leading_dense_block_count\": layer 0 is dense");
+    m.set("leading_dense_block_count", 0);
+    m.set("expert_count", 0);
+    m.set("expert_used_count", 0);
+    refused(m, "qwen3moe.expert_count");
+    m.erase("expert_feed_forward_length");
+    refused(m, "layer 0 is dense");
+}
+
 TEST(Audit, ListsWhatIsSupported) {
     auto m = llama();
     m.declared_arch = "mamba";

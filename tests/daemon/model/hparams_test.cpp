@@ -325,6 +325,8 @@ const std::vector<Hostile>& hostile() {
         {"no_topk_in_v32", deepseek32, [](M& m) { m.set("attention.indexer.top_k", 0); }, "deepseek32.attention.indexer.top_k", "1 to", "0"},
         {"huge_topk", deepseek32, [](M& m) { m.set_i64("attention.indexer.top_k", std::int64_t{1} << 31); }, "deepseek32.attention.indexer.top_k", "1 to 16777216", "2147483648"},
         {"no_index_heads", deepseek32, [](M& m) { m.set("attention.indexer.head_count", 0); }, "deepseek32.attention.indexer.head_count", "1 to", "0"},
+        {"shared_first_in_v32", deepseek32, [](M& m) { m.set_array<bool>("attention.indexer.types", {false, true, true}); }, "deepseek32.attention.indexer.types", "layer 0", "false"},
+        {"tiny_factor", llama, [](M& m) { m.set_float("rope.scaling.factor", 1e-40F); }, "llama.rope.scaling.factor", "positive", "0.0"},
         {"shared_by_tensors", glm_dsa, [](M& m) { m.erase("attention.indexer.types"); std::erase_if(m.tensors, [](const auto& t) { return t.first.starts_with("blk.0.indexer"); }); }, "glm-dsa.attention.indexer.types", "layer 0", "false"},
         {"yarn_without_multiplier", glm_dsa, [](M& m) { set_yarn(m, 40); }, "glm-dsa.rope.scaling.yarn_log_multiplier", "missing", ""},
         {"yarn_negative_multiplier", glm_dsa, [](M& m) { set_yarn(m, 40); m.set_float("rope.scaling.yarn_log_multiplier", -1); }, "glm-dsa.rope.scaling.yarn_log_multiplier", "positive", "-1"},
