@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Multi-head latent attention as files of three generations store it (architectures.md 2.7).
+"""Models with multi-head latent attention as other converters store them (architectures.md 2.7, 3.4, 4.5).
 
-Rewrites a model of the current form into the others and holds their logits to its own, bit for bit:
-the older attn_kv_b, both forms in one file, heads folded into rows, and a quantized attn_kv_b, whose keys
-are held in f32. Files whose two forms are not the same matrix must be refused.
+Rewrites a model of the current form into others and holds their logits to its own, bit for bit: the older
+attn_kv_b, both forms in one file, heads folded into rows, and a quantized attn_kv_b, whose keys are held in
+f32; files without the keys that say the gating function, the rank of the query or which layers choose index
+positions; and copies of the indexer on layers that share. Files whose two forms of attn_kv_b are not the same
+matrix must be refused.
 """
 
 import argparse
@@ -157,7 +159,38 @@ def with_nan(model, s):
     model.tensors['blk.0.attn_kv_b.weight'] = ne, kind, raw[:-2] + b'\xc0\x7f'
 
 
-EQUAL = [(legacy, None), (folded, None), (both, None), (both_q8_0, None), (legacy_q8_0, current_q8_0)]
+def arch_key(model, suffix):
+    return '%s.%s' % (model.values['general.architecture'][1][8:].decode(), suffix)
+
+
+def without_index_types(model, _):
+    """GLM-5.2 from before the key: the layers that have an indexer choose."""
+    del model.values[arch_key(model, 'attention.indexer.types')]
+
+
+def with_index_copies(model, _):
+    """Layers that share have a copy of the first layer's indexer, which is not part of the model."""
+    for name, tensor in list(model.tensors.items()):
+        if name.startswith('blk.0.indexer.'):
+            for l in layers_of(model):
+                model.tensors.setdefault(name.replace('blk.0.', 'blk.%d.' % l), tensor)
+
+
+def without_gating(model, _):
+    """The selection bias, or that there is none, tells the function."""
+    del model.values[arch_key(model, 'expert_gating_func')]
+
+
+def without_query_rank(model, _):
+    """The tensor tells the rank."""
+    model.values.pop(arch_key(model, 'attention.q_lora_rank'), None)
+
+
+FORMS = [(legacy, None), (folded, None), (both, None), (both_q8_0, None), (legacy_q8_0, current_q8_0),
+         (without_query_rank, None)]
+GATING, SHARED_INDEX = [(without_gating, None)], [(without_index_types, None), (with_index_copies, None)]
+EQUAL = {'deepseek2-lite': FORMS + GATING, 'deepseek3-groups-yarn': FORMS + GATING, 'deepseek32': FORMS,
+         'glm-dsa-shared': FORMS + GATING + SHARED_INDEX}
 REFUSED = [(with_swapped_heads, ['blk.1.attn_v_b.weight', 'values of head']),
            (with_keys_not_transposed, ['blk.2.attn_k_b.weight', 'keys of head']),
            (with_nan, ['blk.0.attn_kv_b.weight', 'values of head', 'nan'])]
@@ -190,7 +223,7 @@ class Checker:
     def check(self, case, source, tokens):
         sizes = Sizes(source)
         standard = self.logits(source, tokens)
-        for change, equivalent in EQUAL:
+        for change, equivalent in EQUAL[case]:
             want = standard
             if equivalent:
                 model = copy.deepcopy(source)
