@@ -16,16 +16,22 @@ namespace ggml {
 /// @param out     [num_blocks * block_cols]
 using DecodeFn = void (*)(const std::uint8_t* blocks, std::int64_t num_blocks, float* out);
 
-/// True when the block holds a scale (plain types: a value) that is NaN or infinite, or that no
-/// writer emits.
-using IsBadFn = bool (*)(const std::uint8_t* block);
+/// What the scan checks of a block: the fp16 fields at these offsets (-1: there is none), or what a
+/// function says. Integers have neither.
+struct ScaleCheck {
+    std::int16_t scale_at = -1, min_at = -1;
+    bool (*is_bad)(const std::uint8_t* block) = nullptr;
+};
 
 /// One row of the table of formats (formats.cpp).
 struct Format {
     assay_quant_format abi;  // id, block_cols, block_bytes, source
     DecodeFn decode;
-    IsBadFn is_bad;
+    ScaleCheck check;
 
+    /// True when the block holds a scale (plain types: a value) that is NaN or infinite, or that no
+    /// writer emits.
+    [[nodiscard]] bool is_bad(const std::uint8_t* block) const noexcept;
     [[nodiscard]] std::int64_t row_bytes(std::int64_t k) const noexcept {
         return k / abi.block_cols * abi.block_bytes;
     }

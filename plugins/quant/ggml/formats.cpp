@@ -1,8 +1,10 @@
 #include "plugins/quant/ggml/bytes.hpp"
 #include "plugins/quant/ggml/format.hpp"
 #include "plugins/quant/ggml/formats/decoders.hpp"
+#include "plugins/quant/ggml/formats/iq.hpp"
 
 #include <array>
+#include <cmath>
 
 namespace ggml {
 namespace {
@@ -13,26 +15,40 @@ bool is_bad_half(std::uint16_t h) noexcept {
     return (h & 0x7c00u) == 0x7c00u;
 }
 
-/// Checks the fp16 scales at the given offsets.
-template <int... kOffsets>
-bool has_bad_half(const std::uint8_t* block) {
-    return (is_bad_half(load<std::uint16_t>(block + kOffsets)) || ...);
-}
-
 bool is_bad_f32(const std::uint8_t* block) {
     return (load<std::uint32_t>(block) & 0x7f800000u) == 0x7f800000u;
+}
+
+/// Values beyond the range of f32 would be infinite here.
+bool is_bad_f64(const std::uint8_t* block) {
+    return !std::isfinite(static_cast<float>(load<double>(block)));
 }
 
 bool is_bad_bf16(const std::uint8_t* block) {
     return (load<std::uint16_t>(block) & 0x7f80u) == 0x7f80u;
 }
 
+/// NaN by the OCP text.
 bool is_bad_e8m0(const std::uint8_t* block) {
     return block[0] == 255;
-}  // NaN by the OCP text
+}
+
+/// Scales have no sign: writers clear the bit, and what ignores it and what does not disagree.
+bool is_bad_ue4m3(const std::uint8_t* block) {
+    return ((block[0] | block[1] | block[2] | block[3]) & 0x80) != 0;
+}
+
+bool is_bad_iq1_m(const std::uint8_t* block) {
+    return is_bad_half(iq1_m_scale(block));
+}
+
+constexpr ScaleCheck halves(std::int16_t scale_at, std::int16_t min_at = -1) {
+    return {scale_at, min_at, nullptr};
+}
+constexpr ScaleCheck nothing{};
 
 constexpr Format row(const char* id, std::uint32_t block_cols, std::uint32_t block_bytes,
-                     DecodeFn decode, IsBadFn is_bad) {
+                     DecodeFn decode, ScaleCheck check) {
     Format f{};
     f.abi.size = sizeof f.abi;
     f.abi.id = id;
@@ -41,28 +57,19 @@ constexpr Format row(const char* id, std::uint32_t block_cols, std::uint32_t blo
     f.abi.block_bytes = block_bytes;
     f.abi.source = kSource;
     f.decode = decode;
-    f.is_bad = is_bad;
+    f.check = check;
     return f;
 }
+constexpr Format row(const char* id, std::uint32_t block_cols, std::uint32_t block_bytes,
+                     DecodeFn decode, bool (*is_bad)(const std::uint8_t*)) {
+    return row(id, block_cols, block_bytes, decode, ScaleCheck{-1, -1, is_bad});
+}
 
-// To add a format: formats/<format>_ref.cpp, and a row here.
 constexpr Format kFormats[] = {
-    row("f32", 1, 4, decode_f32, is_bad_f32),
-    row("f16", 1, 2, decode_f16, has_bad_half<0>),
-    row("q4_0", 32, 18, decode_q4_0, has_bad_half<0>),
-    row("q4_1", 32, 20, decode_q4_1, has_bad_half<0, 2>),
-    row("q5_0", 32, 22, decode_q5_0, has_bad_half<0>),
-    row("q5_1", 32, 24, decode_q5_1, has_bad_half<0, 2>),
-    row("q8_0", 32, 34, decode_q8_0, has_bad_half<0>),
-    row("q2_k", 256, 84, decode_q2_k, has_bad_half<80, 82>),
-    row("q3_k", 256, 110, decode_q3_k, has_bad_half<108>),
-    row("q4_k", 256, 144, decode_q4_k, has_bad_half<0, 2>),
-    row("q5_k", 256, 176, decode_q5_k, has_bad_half<0, 2>),
-    row("q6_k", 256, 210, decode_q6_k, has_bad_half<208>),
-    row("iq4_nl", 32, 18, decode_iq4_nl, has_bad_half<0>),
-    row("iq4_xs", 256, 136, decode_iq4_xs, has_bad_half<0>),
-    row("bf16", 1, 2, decode_bf16, is_bad_bf16),
-    row("mxfp4", 32, 17, decode_mxfp4, is_bad_e8m0),
+#define FORMAT(id, block_cols, block_bytes, check) \
+    row(#id, block_cols, block_bytes, decode_##id, check),
+#include "plugins/quant/ggml/formats/formats.inc"
+#undef FORMAT
 };
 
 constexpr std::size_t kNumFormats = std::size(kFormats);
@@ -74,6 +81,14 @@ constexpr auto kAbiFormats = [] {
 }();
 
 }  // namespace
+
+bool Format::is_bad(const std::uint8_t* block) const noexcept {
+    const auto is_bad_at = [block](std::int16_t at) {
+        return at >= 0 && is_bad_half(load<std::uint16_t>(block + at));
+    };
+    return check.is_bad != nullptr ? check.is_bad(block)
+                                   : is_bad_at(check.scale_at) || is_bad_at(check.min_at);
+}
 
 std::span<const Format> formats() noexcept {
     return kFormats;

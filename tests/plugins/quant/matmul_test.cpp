@@ -13,7 +13,7 @@ using quant_test::Shape;
 struct MatmulCase {
     const char* name;
     std::int64_t m, n;
-    /// K for formats with blocks of 1, 32 and 256 elements.
+    /// K for formats with blocks of 1, 32 (64 and 128: rounded up) and 256 elements.
     std::int64_t k1, k32, k256;
 };
 
@@ -48,9 +48,10 @@ TEST_P(QuantMatmul, EqualsTheDefinition) {
     const ggml::Format& format = *ggml::find_format(GetParam());
     for (const MatmulCase& c : kMatmulCases) {
         SCOPED_TRACE(testing::Message() << c.name << ", seed " << seed_);
-        const std::int64_t k = format.abi.block_cols == 1    ? c.k1
-                               : format.abi.block_cols == 32 ? c.k32
-                                                             : c.k256;
+        const auto cols = static_cast<std::int64_t>(format.abi.block_cols);
+        const std::int64_t k = cols == 1     ? c.k1
+                               : cols == 256 ? c.k256
+                                             : (c.k32 + cols - 1) / cols * cols;
         check_everywhere({.formats = {GetParam()}, .n = {c.n}, .k = k, .m = c.m}, rng_);
         if (HasFailure()) return;
     }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <stdexcept>
@@ -15,35 +16,37 @@ constexpr double kEps = 0x1p-24;  // half a unit in the last place of f32
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kGluAlpha = 1.702f, kGluLimit = 7.0f;
 
-/// Bytes of a block that hold the integers of formats with a min.
-struct QuantField {
-    const char* format;
-    std::uint32_t begin, end;
-};
-constexpr QuantField kQuantFields[] = {
-    {"q4_1", 4, 20}, {"q5_1", 4, 24}, {"q2_k", 16, 80}, {"q4_k", 16, 144}, {"q5_k", 16, 176}};
-
+/// The elements with the blocks' scales zero: what formats with a min take away, zero for others.
 std::vector<float> decode_without_q(const Weights& w) {
-    std::vector<std::uint8_t> bytes{w.bytes.data(), w.bytes.data() + w.bytes.size()};
-    bool has_min = false;
-    for (const QuantField& field : kQuantFields) {
-        if (std::string_view{w.format->abi.id} != field.format) continue;
-        has_min = true;
-        for (std::size_t block = 0; block < bytes.size(); block += w.format->abi.block_bytes)
-            std::fill_n(bytes.data() + block + field.begin, field.end - field.begin,
-                        std::uint8_t{0});
-    }
     std::vector<float> out(w.decoded.size(), 0.0f);
-    if (has_min)
-        w.format->decode(bytes.data(),
-                         static_cast<std::int64_t>(bytes.size() / w.format->abi.block_bytes),
-                         out.data());
+    const std::int16_t scale_at = w.format->check.scale_at;
+    if (w.format->check.min_at < 0 || scale_at < 0) return out;
+    std::vector<std::uint8_t> bytes{w.bytes.data(), w.bytes.data() + w.bytes.size()};
+    const std::size_t block_bytes = w.format->abi.block_bytes;
+    for (std::size_t block = 0; block < bytes.size(); block += block_bytes)
+        std::memset(&bytes[block + static_cast<std::size_t>(scale_at)], 0, 2);
+    w.format->decode(bytes.data(), static_cast<std::int64_t>(bytes.size() / block_bytes),
+                     out.data());
     return out;
 }
 
-/// Formats whose kernels quantize x, unless PRECISE is asked for.
+/// Formats whose kernels quantize x, unless PRECISE is asked for: those with blocks, where the SIMD
+/// tiers have integer kernels for them.
 bool is_quantized(const ggml::Format& format) {
-    return format.abi.block_cols > 1;
+    if (format.abi.block_cols == 1) return false;
+    const assay_quant_query query{.size = sizeof(assay_quant_query),
+                                  .op = ASSAY_Q_MATMUL,
+                                  .format = format.abi.id,
+                                  .x_dtype = ASSAY_F32,
+                                  .y_dtype = ASSAY_F32,
+                                  .num_weights = 1,
+                                  .m = 1,
+                                  .n = 1,
+                                  .k = format.abi.block_cols,
+                                  .experts = 1};
+    static const Backend backend{tiers().front()};
+    assay_error why = sdk::make_error();
+    return image().supports(backend.self(), &query, &why) == ASSAY_TUNED;
 }
 
 double activation(std::int32_t glu, double g, double u) {

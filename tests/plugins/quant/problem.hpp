@@ -68,8 +68,8 @@ private:
 
     Shape shape_;
     std::vector<std::unique_ptr<Weights>> weights_;
-    std::vector<std::vector<float>> without_q_;  // decoded with all quants zero: what formats with
-                                                 // a min add and take away again
+    std::vector<std::vector<float>> without_q_;  // decoded with the scales of blocks zero: what
+                                                 // formats with a min take away
     std::vector<std::vector<float>> bias_;       // [experts, n]
     Rows x_;
     std::array<Rows, 2> x_planes_;  // as the integer kernels see it; what that leaves, likewise

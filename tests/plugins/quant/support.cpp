@@ -10,6 +10,8 @@
 #include <cmath>
 #include <cstring>
 #include <dlfcn.h>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <stdexcept>
 #include <sys/mman.h>
@@ -27,48 +29,102 @@ const assay_device_ref& cpu_device(int num_lanes) {
     return device;
 }
 
-/// Where a block keeps its fp16 scales, and the values that give elements around 1.
-struct ScaleField {
-    const char* format;
-    int offset;
-    float typical;
-};
-constexpr ScaleField kScaleFields[] = {
-    {"q4_0", 0, 0.2f},    {"q4_1", 0, 0.15f},   {"q4_1", 2, 1.0f},    {"q5_0", 0, 0.1f},
-    {"q5_1", 0, 0.07f},   {"q5_1", 2, 1.0f},    {"q8_0", 0, 0.012f},  {"q2_k", 80, 0.1f},
-    {"q2_k", 82, 0.1f},   {"q3_k", 108, 0.03f}, {"q4_k", 0, 0.004f},  {"q4_k", 2, 0.03f},
-    {"q5_k", 0, 0.002f},  {"q5_k", 2, 0.03f},   {"q6_k", 208, 4e-4f}, {"iq4_nl", 0, 0.012f},
-    {"iq4_xs", 0, 4e-4f},
-};
+void put_half(std::uint8_t* at, float value) {
+    const std::uint16_t bits = ggml::float_to_half(value);
+    std::memcpy(at, &bits, 2);
+}
 
-void fill_block(const ggml::Format& format, std::uint8_t* block, std::mt19937& rng) {
-    std::normal_distribution<float> normal;
-    std::uniform_real_distribution<float> spread{0.3f, 2.0f};
-    const std::string_view id = format.abi.id;
-    if (id == "f32") {
-        const float value = normal(rng);
-        std::memcpy(block, &value, 4);
-        return;
-    }
-    if (id == "f16" || id == "bf16") {
-        const float value = normal(rng);
-        const std::uint16_t bits =
-            id == "f16" ? ggml::float_to_half(value) : ggml::float_to_bf16(value);
-        std::memcpy(block, &bits, 2);
-        return;
-    }
-    for (std::uint32_t i = 0; i < format.abi.block_bytes; ++i)
-        block[i] = static_cast<std::uint8_t>(rng());
+/// Writes the one scale of a block that is not named in the table of formats.
+void put_odd_scale(std::string_view id, std::uint8_t* block, float value, std::mt19937& rng) {
+    if (id == "q8_k") std::memcpy(block, &value, 4);
     if (id == "mxfp4") block[0] = static_cast<std::uint8_t>(124 + rng() % 4);
-    for (const ScaleField& field : kScaleFields) {
-        if (id != field.format) continue;
-        const float sign = rng() % 4 == 0 ? -1.0f : 1.0f;
-        const std::uint16_t bits = ggml::float_to_half(sign * field.typical * spread(rng));
-        std::memcpy(block + field.offset, &bits, 2);
+    if (id == "nvfp4")  // from 2^-4 to 2^-1
+        for (int g = 0; g < 4; ++g) block[g] = static_cast<std::uint8_t>(0x18 + rng() % 0x18);
+    if (id == "iq1_m") {
+        const std::uint16_t bits = ggml::float_to_half(value);
+        for (int i = 0; i < 4; ++i) {
+            std::uint8_t& byte = block[49 + 2 * i];
+            byte = static_cast<std::uint8_t>((byte & 15) | (bits >> (4 * i) & 15) << 4);
+        }
     }
 }
 
+/// Random integers, and these scales.
+void fill_quantized(const ggml::Format& format, std::uint8_t* block, float scale, float min,
+                    std::mt19937& rng) {
+    for (std::uint32_t i = 0; i < format.abi.block_bytes; ++i)
+        block[i] = static_cast<std::uint8_t>(rng());
+    if (format.check.scale_at >= 0) put_half(block + format.check.scale_at, scale);
+    if (format.check.min_at >= 0) put_half(block + format.check.min_at, min);
+    put_odd_scale(format.abi.id, block, scale, rng);
+}
+
+/// Root mean square of the elements of random blocks with these scales.
+double rms_of(const ggml::Format& format, float scale, float min) {
+    std::mt19937 rng{1};
+    std::vector<std::uint8_t> block(format.abi.block_bytes);
+    std::vector<float> out(format.abi.block_cols);
+    double sum = 0;
+    constexpr int kBlocks = 20;
+    for (int i = 0; i < kBlocks; ++i) {
+        fill_quantized(format, block.data(), scale, min, rng);
+        format.decode(block.data(), 1, out.data());
+        for (const float value : out) sum += double{value} * value;
+    }
+    return std::sqrt(sum / (kBlocks * static_cast<double>(out.size())));
+}
+
+/// The scale and min that give elements around 1.
+struct TypicalScales {
+    explicit TypicalScales(const ggml::Format& format) {
+        if (const double rms = rms_of(format, 1, 0); rms > 0) scale = static_cast<float>(1 / rms);
+        if (const double rms = rms_of(format, 0, 1); rms > 0) min = static_cast<float>(1 / rms);
+    }
+    float scale = 1, min = 1;
+};
+
+template <class T>
+void put_value(std::uint8_t* block, T value) {
+    std::memcpy(block, &value, sizeof value);
+}
+
+/// One element of a plain type.
+void fill_plain(std::string_view id, std::uint8_t* block, std::mt19937& rng) {
+    std::normal_distribution<float> normal;
+    const float value = normal(rng);
+    if (id == "f32") return put_value(block, value);
+    if (id == "f64") return put_value(block, double{value} * 1.000000001);
+    if (id == "f16") return put_value(block, ggml::float_to_half(value));
+    if (id == "bf16") return put_value(block, ggml::float_to_bf16(value));
+    const auto integer = static_cast<std::int64_t>(4 * value);
+    if (id == "i8") return put_value(block, static_cast<std::int8_t>(integer));
+    if (id == "i16") return put_value(block, static_cast<std::int16_t>(integer));
+    if (id == "i32") return put_value(block, static_cast<std::int32_t>(integer));
+    if (id == "i64") return put_value(block, integer);
+    throw std::logic_error{"no random values for " + std::string{id}};
+}
+
+void fill_blocks(const ggml::Format& format, std::uint8_t* blocks, std::int64_t num_blocks,
+                 std::mt19937& rng) {
+    std::uniform_real_distribution<float> spread{0.3f, 2.0f};
+    const auto factor = [&] { return (rng() % 4 == 0 ? -1.0f : 1.0f) * spread(rng); };
+    if (format.abi.block_cols == 1) {
+        for (std::int64_t i = 0; i < num_blocks; ++i)
+            fill_plain(format.abi.id, blocks + i * format.abi.block_bytes, rng);
+        return;
+    }
+    const TypicalScales typical{format};
+    for (std::int64_t i = 0; i < num_blocks; ++i)
+        fill_quantized(format, blocks + i * format.abi.block_bytes, typical.scale * factor(),
+                       typical.min * factor(), rng);
+}
+
 }  // namespace
+
+std::vector<std::uint8_t> golden(const std::string& name) {
+    std::ifstream file{std::string{ASSAY_BUILD_DIR} + "/goldens/quants/" + name, std::ios::binary};
+    return {std::istreambuf_iterator<char>{file}, {}};
+}
 
 const assay_quant& image() {
     static const assay_quant& quant = []() -> const assay_quant& {
@@ -127,8 +183,7 @@ Weights::Weights(const std::string& id, std::int64_t experts, std::int64_t rows,
     : format{ggml::find_format(id)},
       bytes{static_cast<std::size_t>(experts * rows * format->row_bytes(cols))} {
     const std::int64_t num_blocks = experts * rows * cols / format->abi.block_cols;
-    for (std::int64_t i = 0; i < num_blocks; ++i)
-        fill_block(*format, bytes.data() + i * format->abi.block_bytes, rng);
+    fill_blocks(*format, bytes.data(), num_blocks, rng);
     decoded.resize(static_cast<std::size_t>(experts * rows * cols));
     format->decode(bytes.data(), num_blocks, decoded.data());
     abi.size = sizeof abi;

@@ -17,6 +17,9 @@ namespace quant_test {
 /// The image, through its one symbol. Opened once; never closed, as in the daemon.
 [[nodiscard]] const assay_quant& image();
 
+/// A file of the golden data of formats, whole; empty when there is none.
+[[nodiscard]] std::vector<std::uint8_t> golden(const std::string& name);
+
 /// The tiers that this processor runs, "reference" included.
 [[nodiscard]] std::vector<std::string> tiers();
 

@@ -8,23 +8,9 @@
 
 namespace ggml {
 
-// clang-format off
-void decode_f32(const std::uint8_t* blocks, std::int64_t num_blocks, float* out);
-void decode_f16(const std::uint8_t* blocks, std::int64_t num_blocks, float* out);
-void decode_bf16(const std::uint8_t* blocks, std::int64_t num_blocks, float* out);
-void decode_q4_0(const std::uint8_t* blocks, std::int64_t num_blocks, float* out);
-void decode_q4_1(const std::uint8_t* blocks, std::int64_t num_blocks, float* out);
-void decode_q5_0(const std::uint8_t* blocks, std::int64_t num_blocks, float* out);
-void decode_q5_1(const std::uint8_t* blocks, std::int64_t num_blocks, float* out);
-void decode_q8_0(const std::uint8_t* blocks, std::int64_t num_blocks, float* out);
-void decode_q2_k(const std::uint8_t* blocks, std::int64_t num_blocks, float* out);
-void decode_q3_k(const std::uint8_t* blocks, std::int64_t num_blocks, float* out);
-void decode_q4_k(const std::uint8_t* blocks, std::int64_t num_blocks, float* out);
-void decode_q5_k(const std::uint8_t* blocks, std::int64_t num_blocks, float* out);
-void decode_q6_k(const std::uint8_t* blocks, std::int64_t num_blocks, float* out);
-void decode_iq4_nl(const std::uint8_t* blocks, std::int64_t num_blocks, float* out);
-void decode_iq4_xs(const std::uint8_t* blocks, std::int64_t num_blocks, float* out);
-void decode_mxfp4(const std::uint8_t* blocks, std::int64_t num_blocks, float* out);
-// clang-format on
+#define FORMAT(id, block_cols, block_bytes, check) \
+    void decode_##id(const std::uint8_t* blocks, std::int64_t num_blocks, float* out);
+#include "plugins/quant/ggml/formats/formats.inc"
+#undef FORMAT
 
 }  // namespace ggml
