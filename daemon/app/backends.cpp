@@ -28,7 +28,8 @@ plugin::Options options_of(const config::Config& config, const std::string& id) 
 
 }  // namespace
 
-std::unique_ptr<model::ModelFile> open_model(plugin::Registry& registry, const config::Config& config) {
+std::unique_ptr<model::ModelFile> open_model(plugin::Registry& registry, const config::Config& config,
+                                             bool check_weights) {
     const std::string path = config.model.path.string();
     std::error_code ec;
     if (!std::filesystem::exists(config.model.path, ec))
@@ -51,8 +52,9 @@ std::unique_ptr<model::ModelFile> open_model(plugin::Registry& registry, const c
         const auto ids = registry.ids(ASSAY_KIND_LOADER);
         best = registry.open(ids.front(), ASSAY_KIND_LOADER);
     }
-    return std::make_unique<model::ModelFile>(best->source(), best->table<assay_loader>(), path,
-                                              options_of(config, best->id()));
+    plugin::Options options = options_of(config, best->id());
+    if (check_weights) options.emplace_back("check_weights", "true");
+    return std::make_unique<model::ModelFile>(best->source(), best->table<assay_loader>(), path, options);
 }
 
 plugin::Requirements requirements(const config::Config& config) {

@@ -16,8 +16,11 @@ namespace app {
 
 /// Opens a model with the loader plugin that recognises it.
 /// Throws base::ModelError (unreadable, recognised by none) or base::ConfigError (no loader at all).
+///
+/// @param check_weights  have the loader look at every weight for NaN and Inf, which reads the file
 [[nodiscard]] std::unique_ptr<model::ModelFile> open_model(plugin::Registry& registry,
-                                                           const config::Config& config);
+                                                           const config::Config& config,
+                                                           bool check_weights = false);
 
 /// The parts of the resolver's requirements that the configuration states.
 [[nodiscard]] plugin::Requirements requirements(const config::Config& config);

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <mutex>
 
 #include "cxx/plugin.hpp"
+#include "cxx/progress.hpp"
 #include "daemon/app/tokenizer.hpp"
 #include "daemon/base/error.hpp"
 #include "daemon/model/needs.hpp"
+#include "daemon/model/residency.hpp"
 
 namespace app {
 namespace {
@@ -76,7 +79,9 @@ Stack::Stack(const config::Config& config, StackOptions options) : options_{std:
 Stack::~Stack() = default;
 
 void Stack::stage(const std::string& line) const {
-    if (options_.on_stage) options_.on_stage(line);
+    if (!options_.on_stage) return;
+    const std::lock_guard lock{stage_mutex_};  // lanes report too
+    options_.on_stage(line);
 }
 
 void Stack::open_file(const config::Config& config) {
@@ -139,25 +144,42 @@ std::int32_t Stack::num_blocks(const config::Config& config,
     return static_cast<std::int32_t>(std::min<std::int64_t>(blocks, INT32_MAX / block_tokens));
 }
 
+/// Looks at the weights where that is wanted, and has them in memory before anything waits for them.
+void Stack::bring_in(const config::Config& config) {
+    if (config.model.check_weights) {
+        stage("checking weights for NaN and Inf");
+        // A second look at the same file, after the audit: what is not this model fails before its
+        // weights are read.
+        (void)open_model(*registry, config, true);
+    }
+    stage("reading weights");
+    sdk::Progress progress{file->total_bytes()};
+    model::ResidencyOptions options;
+    options.lock = config.model.lock_memory;
+    const model::Residency residency =
+        model::make_resident(*file, audit, control_lanes->abi(), options, [&](std::uint64_t bytes) {
+            const std::string text = progress.advance(bytes);
+            if (!text.empty()) stage("reading weights: " + text);
+        });
+    if (!residency.is_resident)
+        stage("weights of " + gib(residency.bytes) + " stay on the disk until they are used: there is not as much memory");
+}
+
 void Stack::load(const config::Config& config) {
     const plugin::Device& device = *resolution.device;
     lanes = std::make_unique<plugin::WorkerLanes>(
         plugin::WorkerLanes::Settings{num_lanes(config), std::chrono::microseconds{40}, "engine"});
     stream = std::make_unique<plugin::Stream>(device, lanes->abi());
 
-    auto next_line = std::chrono::steady_clock::now();
-    const auto begin = next_line;
+    bring_in(config);
+    sdk::Progress progress{file->total_bytes()};
     weights = std::make_unique<model::Weights>(
         *file, audit, device, *stream,
         [this](const std::string& format) -> const plugin::Quant& { return *resolution.quant_for(format); },
-        [&](const model::LoadProgress& p) {
-            const auto now = std::chrono::steady_clock::now();
-            if (now < next_line) return;
-            next_line = now + std::chrono::seconds{1};
-            const double s = std::chrono::duration<double>(now - begin).count();
-            char rate[32];
-            std::snprintf(rate, sizeof rate, "%.2f GB/s", s > 0 ? static_cast<double>(p.bytes_done) / s / 1e9 : 0.0);
-            stage("loading weights: " + gib(p.bytes_done) + " of " + gib(p.bytes_total) + ", " + rate);
+        [&, last = std::uint64_t{0}](const model::LoadProgress& p) mutable {
+            const std::string text = progress.advance(p.bytes_done - last);
+            last = p.bytes_done;
+            if (!text.empty()) stage("loading weights: " + text);
         });
 
     const auto layers = model::attention_layers(audit.hparams);

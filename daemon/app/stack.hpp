@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "daemon/app/backends.hpp"
@@ -76,11 +77,13 @@ private:
     void stage(const std::string& line) const;
     void open_file(const config::Config& config);
     void resolve(const config::Config& config);
+    void bring_in(const config::Config& config);
     void load(const config::Config& config);
     [[nodiscard]] std::int32_t num_blocks(const config::Config& config,
                                           const std::vector<assay_kv_layout>& layouts) const;
 
     StackOptions options_;
+    mutable std::mutex stage_mutex_;
     plugin::Requirements requirements_;
     std::int32_t context_length_ = 0;
 };

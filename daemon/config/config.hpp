@@ -46,6 +46,8 @@ struct Model {
     std::filesystem::path chat_template_file;  ///< empty: the template in the model file
     std::string pre_tokenizer;  ///< for files that name none that is known; empty: refuse them
     std::vector<std::string> allow_unused_tensors;
+    bool check_weights = true;  ///< look for NaN and Inf before serving
+    bool lock_memory = false;   ///< weights cannot be paged out
 };
 
 struct Plugins {

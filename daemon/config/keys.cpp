@@ -86,6 +86,12 @@ constexpr Key kKeys[] = {
      "Empty: such a file is refused, since another one than the model was trained with makes every answer worse without any error."},
     {"model", "allow_unused_tensors", at<&Config::model, &Model::allow_unused_tensors>(), "", 0, 0, Rule::none, kAtStart,
      "Patterns (with * and ?) of tensor names that the model file may hold although nothing uses them. Any other unused tensor refuses the start."},
+    {"model", "check_weights", at<&Config::model, &Model::check_weights>(), "", 0, 0, Rule::none, kAtStart,
+     "Whether every weight and quantization scale is looked at before serving: a NaN or an infinity refuses the start. Reads the whole file, "
+     "at the speed of the disk, which loading does anyway."},
+    {"model", "lock_memory", at<&Config::model, &Model::lock_memory>(), "", 0, 0, Rule::none, kAtStart,
+     "Whether the weights are locked in memory, so that nothing else can push them out. Needs a limit of locked memory "
+     "(LimitMEMLOCK in systemd, ulimit -l) above the size of the model. For devices that compute in host memory."},
 
     {"plugins", "folders", at<&Config::plugins, &Plugins::folders>(), "", 0, 0, Rule::none, kAtStart,
      "Trusted folders that are searched for plugins. Each is absolute or begins with $ORIGIN, the folder of the executable "

@@ -2,12 +2,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <map>
 #include <memory>
 
 #include "daemon/app/backends.hpp"
 #include "daemon/app/cli/commands.hpp"
+#include "daemon/app/cli/progress.hpp"
 #include "daemon/app/tokenizer.hpp"
 #include "daemon/base/error.hpp"
 #include "daemon/model/audit.hpp"
@@ -90,14 +92,29 @@ void inspect(const ModelOptions& options, bool tensors) {
                     static_cast<unsigned long long>(t.offset));
 }
 
-void audit(const ModelOptions& options) {
-    std::unique_ptr<plugin::Registry> registry;
-    const auto file = open_file(options, registry);
-    const config::Config config = options.to_config();
-    const model::AuditReport report = model::audit(*file, config.model.allow_unused_tensors);
+struct AuditOptions {
+    ModelOptions model;
+    std::vector<std::string> allow_unused;
+    bool check_weights = false;
+};
+
+void audit(const AuditOptions& options) {
+    const config::Config config = options.model.to_config();
+    StartDisplay display;
+    StackOptions stack;
+    display.attach(stack);
+    plugin::WorkerLanes lanes{{plugin::WorkerLanes::num_processors(), std::chrono::microseconds{0}, "control"}};
+    stack.services.control_lanes = lanes.abi();
+    const auto registry = open_registry(config, stack.services);
+    const auto file = open_model(*registry, config);
+    std::vector<std::string> allowed = config.model.allow_unused_tensors;
+    allowed.insert(allowed.end(), options.allow_unused.begin(), options.allow_unused.end());
+    const model::AuditReport report = model::audit(*file, allowed);
     if (!report.passed()) throw base::ModelError{file->path() + ": " + report.to_text()};
     const model::Hparams& h = report.hparams;
     const auto tokenizer = open_tokenizer(*file, config, h.vocab_size);
+    if (options.check_weights) (void)open_model(*registry, config, true);
+    display.done();
     std::printf("%s: passed\n", file->path().c_str());
     std::printf("  architecture %s: %lld layers%s, hidden %lld, vocabulary %lld, context %lld\n", h.arch.c_str(),
                 static_cast<long long>(h.num_layers),
@@ -125,11 +142,18 @@ void add_inspect(CLI::App& cli) {
 void add_audit(CLI::App& cli) {
     auto* command = cli.add_subcommand(
         "audit", "Check that every parameter of the model is in the file, and every tensor of the file is used");
-    command->footer("Reads no weight. Exit code 0 when the file passes, 65 with all defects listed when not.");
-    auto options = std::make_shared<ModelOptions>();
-    command->add_option("file", options->model, "Model file")->required();
-    command->add_option("-c,--config", options->config, "Configuration whose model.allow_unused_tensors applies");
-    command->add_option("--plugins", options->plugin_folders, "Plugin folder (absolute)");
+    command->footer(
+        "Reads no weight, unless asked to. Exit code 0 when the file passes, 65 with all defects listed when not.\n"
+        "Example: assayctl audit model.gguf --allow-unused 'v.*' --allow-unused 'mm.*' --weights");
+    auto options = std::make_shared<AuditOptions>();
+    command->add_option("file", options->model.model, "Model file")->required();
+    command->add_option("-c,--config", options->model.config, "Configuration whose model.allow_unused_tensors applies");
+    command
+        ->add_option("--allow-unused", options->allow_unused,
+                     "Pattern (* and ?) of tensors that nothing needs to read; may be given several times")
+        ->allow_extra_args(false);
+    command->add_flag("--weights", options->check_weights, "Also look at every weight and scale for NaN and Inf");
+    command->add_option("--plugins", options->model.plugin_folders, "Plugin folder (absolute)");
     command->callback([=] { audit(*options); });
 }
 

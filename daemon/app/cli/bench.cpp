@@ -9,6 +9,7 @@
 
 #include "cxx/plugin.hpp"
 #include "daemon/app/cli/commands.hpp"
+#include "daemon/app/cli/progress.hpp"
 #include "daemon/app/step_driver.hpp"
 #include "daemon/base/error.hpp"
 
@@ -125,7 +126,10 @@ void run(const Options& o) {
     options.max_seqs = widest;
     options.max_tokens = std::max(widest, std::min(512, o.prompt));
     options.min_kv_tokens = static_cast<std::int64_t>(widest) * (o.prompt + o.generate + config.kv.block_size);
+    StartDisplay display;
+    display.attach(options);
     Stack stack{config, options};
+    display.done();
     if (o.prompt + o.generate > stack.context_length())
         throw base::StartError{base::ExitCode::usage,
                                "--prompt and --generate: " + std::to_string(o.prompt + o.generate) +

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "daemon/app/cli/commands.hpp"
+#include "daemon/app/cli/progress.hpp"
 #include "daemon/app/cli/http_client.hpp"
 #include "daemon/base/engine_link.hpp"
 #include "daemon/base/error.hpp"
@@ -79,7 +80,10 @@ void run_here(const Options& o) {
     config::Config config = o.model.to_config();
     StackOptions options;
     options.max_seqs = 1;
+    StartDisplay display;
+    display.attach(options);
     Stack stack{config, options};
+    display.done();
     base::Request request = make_request(o, *stack.tokenizer);
 
     metrics::Registry registry;

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "daemon/app/cli/commands.hpp"
+#include "daemon/app/cli/progress.hpp"
 #include "daemon/app/step_driver.hpp"
 #include "daemon/base/error.hpp"
 
@@ -31,7 +32,10 @@ void run(const Options& o) {
     options.max_logit_rows = chunk;
     options.min_kv_tokens = count;
     config.model.context_length = 0;
+    StartDisplay display;
+    display.attach(options);
     Stack stack{config, options};
+    display.done();
     const auto vocab = stack.hparams().vocab_size;
     for (std::size_t i = 0; i < tokens.size(); ++i)
         if (tokens[i] < 0 || tokens[i] >= vocab)

@@ -3,6 +3,7 @@
 #include "cxx/plugin.hpp"
 
 #include "conventions.hpp"
+#include "cxx/progress.hpp"
 #include "metadata.hpp"
 #include "split.hpp"
 #include "text.hpp"
@@ -57,7 +58,8 @@ void add_tensors(Model& model) {
 }
 
 /// The value of the one option: whether to look for Inf and NaN in all weights; off by default,
-/// since it reads every file whole. @throws sdk::Error{UNSUPPORTED}
+/// since it reads every file whole and a host may want to look at the tensors first.
+/// @throws sdk::Error{UNSUPPORTED}
 bool wants_weight_check(const assay_load_config* config) {
     constexpr std::string_view kKey = "check_weights";
     if (config == nullptr) return false;
@@ -76,8 +78,22 @@ void check_all_weights(const Model& model, const assay_host* host) {
             ? nullptr
             : static_cast<const assay_parallel*>(host->service(host, ASSAY_SERVICE_PARALLEL));
     const assay_lanes* lanes = parallel == nullptr ? nullptr : parallel->control_lanes(host);
-    for (const Part& part : model.parts)
-        check_weights(part.header, part.file.content(), short_name(part.file.path()), lanes);
+    std::vector<std::string> names;
+    std::vector<WeightSource> sources;
+    std::uint64_t total = 0;
+    names.reserve(model.parts.size());
+    for (const Part& part : model.parts) {
+        names.push_back(short_name(part.file.path()));
+        sources.push_back({&part.header, part.file.content(), names.back()});
+        for (const TensorInfo& tensor : part.header.tensors) total += tensor.bytes;
+    }
+    sdk::Progress progress{total};
+    check_weights(sources, lanes, [&](std::uint64_t bytes) {
+        const std::string text = progress.advance(bytes);
+        if (!text.empty()) sdk::log(host, ASSAY_INFO, "checking weights: " + text);
+    });
+    sdk::log(host, ASSAY_INFO,
+             "weights checked: " + sdk::progress_text(total, total, progress.seconds()));
 }
 
 std::unique_ptr<Model> open_model(const assay_host* host, const assay_load_config* config,

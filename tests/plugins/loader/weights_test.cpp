@@ -5,6 +5,7 @@
 #include "module.hpp"
 #include "support.hpp"
 #include "tests/support/gguf_writer.hpp"
+#include "tests/support/lanes.hpp"
 
 #include <gtest/gtest.h>
 
@@ -116,7 +117,53 @@ TEST(GgufWeights, TheScanIsAnOptionOfTheLoader) {
     EXPECT_THAT(err.text, HasSubstr("expected true or false, found \"maybe\""));
     EXPECT_EQ(open_with(folder / "m.gguf", "true", err), ASSAY_CORRUPT);
     EXPECT_THAT(err.text, AllOf(HasSubstr("m.gguf: tensor \"bad\" at byte "),
-                                HasSubstr("weight is not finite"), HasSubstr("block 25 of q8_0")));
+                                HasSubstr("weight is not finite"), HasSubstr("found +Inf (0x7c00)"),
+                                HasSubstr("block 25 of q8_0 (row 12, block 1)")));
+}
+
+TEST(GgufWeights, ARefusalNamesMatrixRowBlockAndValueAndCountsTheTensors) {
+    std::string experts(2 * 3 * 4 * 144, '\x01');  // [4 experts, 3 rows, 512]: two blocks a row
+    experts.replace((2 * 3 * 2 + 2 * 1 + 1) * 144 + 2, 2, std::string{"\x00\xfc", 2});
+    std::string floats(3 * 4, '\0');
+    floats.replace(8, 4, std::string{"\x00\x00\xc0\x7f", 4});
+    GgufWriter w;
+    w.tensor({.name = "e", .ne = {512, 3, 4}, .type = 12, .data = experts})
+        .tensor({.name = "f", .ne = {3}, .type = 0, .data = floats});
+    const std::string file = w.bytes();
+    const gguf::Header header = loader_test::parse(file);
+    const gguf::WeightSource source{&header, loader_test::as_bytes(file), "x.gguf"};
+    std::uint64_t looked_at = 0;
+    EXPECT_THAT(
+        loader_test::refusal([&] {
+            gguf::check_weights({&source, 1}, nullptr, [&](std::uint64_t n) { looked_at += n; });
+        }),
+        AllOf(HasSubstr("x.gguf: tensor \"e\""),
+              HasSubstr("found -Inf (0xfc00) in block 15 of q4_k"),
+              HasSubstr("(matrix 2, row 1, block 1)"), HasSubstr("2 tensors have such weights")));
+    EXPECT_EQ(looked_at, experts.size() + floats.size());
+}
+
+TEST(GgufWeights, TheLastOfManyBlocksIsFoundByManyLanes) {
+    // More than one piece and no whole number of stretches.
+    const support::TestLanes lanes{3};
+    for (const std::uint32_t id : {0u, 1u, 8u, 30u}) {
+        const gguf::TensorType& type = *gguf::find_type(id);
+        const std::uint64_t rows = (20ull << 20) / type.block_bytes + 7;
+        std::string data(rows * type.block_bytes, '\x11');
+        GgufWriter w;
+        w.tensor({.name = "t", .ne = {type.block_elements, rows}, .type = id, .data = data});
+        std::string file = w.bytes();
+        const auto refusal = [&] {
+            const gguf::Header header = loader_test::parse(file);
+            const gguf::WeightSource source{&header, loader_test::as_bytes(file), "x.gguf"};
+            return loader_test::refusal([&] { gguf::check_weights({&source, 1}, lanes.get()); });
+        };
+        EXPECT_EQ(refusal(), "") << type.format;
+        const std::uint64_t last = gguf::content_end(loader_test::parse(file)) - type.block_bytes;
+        file.replace(last, type.block_bytes, type.block_bytes, '\xff');
+        EXPECT_THAT(refusal(), HasSubstr("in block " + std::to_string(rows - 1) + " of"))
+            << type.format;
+    }
 }
 
 TEST(GgufWeights, BadScalesOfTheGoldenSetAreFound) {
@@ -125,7 +172,8 @@ TEST(GgufWeights, BadScalesOfTheGoldenSetAreFound) {
         const std::string file = loader_test::read_file(loader_test::bad_folder() / name);
         const gguf::Header header = loader_test::parse(file);
         EXPECT_THAT(loader_test::refusal([&] {
-                        gguf::check_weights(header, loader_test::as_bytes(file), name, nullptr);
+                        const gguf::WeightSource source{&header, loader_test::as_bytes(file), name};
+                        gguf::check_weights({&source, 1}, nullptr);
                     }),
                     HasSubstr("weight is not finite"));
     }
