@@ -62,7 +62,9 @@ TEST_P(PromptScores, AreThoseOfTheGoldenLogits) {
 INSTANTIATE_TEST_SUITE_P(Models, PromptScores,
                          testing::Values(Case{"llama-gqa", 64, 64}, Case{"llama-gqa", 64, 16},
                                          Case{"llama3-ropescale-tied", 17, 32}, Case{"qwen3", 64, 32},
-                                         Case{"glm-dsa", 64, 32}, Case{"glm-dsa-shared", 19, 64}),
+                                         Case{"glm-dsa", 64, 32}, Case{"glm-dsa-shared", 19, 64},
+                                         Case{"deepseek2-lite", 64, 64}, Case{"deepseek3-groups-yarn", 19, 32},
+                                         Case{"deepseek32", 64, 32}),
                          [](const auto& param) {
                              std::string name = std::string{param.param.model} + "_" +
                                                 std::to_string(param.param.batched_tokens) + "_" +
