@@ -1,12 +1,13 @@
 // Speed of the products of a quant image, beside the limits of the machine in the same run.
 //
 //   quant_bench IMAGE [--lanes N] [--tier NAME]... [--format ID]... [--m 1,2,4,512] [--n N]
-//     [--k K] [--take best] [--clock cpu]
+//     [--k K] [--against q4_k] [--take best] [--clock cpu]
 //
 // Decode (m = 1) reads weights larger than the caches and is compared with the read bandwidth;
 // larger m are compared with the int8 or f32 peak. Medians of nine runs or more (--take best: the
-// best). With --clock cpu times are processor time of one lane, for machines with other work on
-// them.
+// best). With --against, runs of that format alternate with each, and the last column is the share
+// of its speed, in multiply-adds. With --clock cpu times are processor time of one lane, for
+// machines with other work on them. --format all is every one in blocks.
 
 #include "cxx/plugin.hpp"
 #include "probes.hpp"
@@ -82,6 +83,7 @@ struct Options {
     std::uint32_t lanes = std::max(1u, std::thread::hardware_concurrency());
     std::vector<std::string> tiers, formats;
     std::vector<std::int64_t> m{1, 2, 4, 8, 512};
+    std::string against;
     std::int64_t n = 0, k = 0;  // 0: chosen by m
     bool is_best = false;
 };
@@ -100,6 +102,8 @@ Options parse(int argc, char** argv) {
                 o.tiers.push_back(value);
             else if (arg == "--format")
                 o.formats.push_back(value);
+            else if (arg == "--against")
+                o.against = value;
             else if (arg == "--n")
                 o.n = std::stoll(value);
             else if (arg == "--k")
@@ -134,67 +138,137 @@ struct Limits {
     double read, int8, f32;
 };
 
-struct Bench {
-    const Options& options;
-    const assay_quant* quant;
-    const assay_lanes* lanes;
-    assay_stream stream;
-    const std::vector<std::uint8_t>* bytes;  // random, scales clear of infinity and NaN
-    Limits limits;
-
-    void run(void* self, const char* tier, const assay_quant_format& f, std::int64_t m) const;
+/// Weights of about 100 MB: any bits, and bits that are clear of infinities and subnormal numbers
+/// wherever an f32 or an exponent may lie.
+struct Bytes {
+    explicit Bytes(std::uint8_t free_bits, std::uint8_t set_bits = 0)
+        : data(std::size_t{100} << 20) {
+        std::mt19937 rng{1};
+        for (std::uint8_t& b : data) b = static_cast<std::uint8_t>((rng() & free_bits) | set_bits);
+    }
+    std::vector<std::uint8_t> data;
 };
 
-void Bench::run(void* self, const char* tier, const assay_quant_format& f, std::int64_t m) const {
-    // Decode: about 100 MB of weights. Prefill: the down projection of a 1.1B model.
-    const std::int64_t k = options.k > 0 ? options.k : m <= 16 ? 4096 : 5632;
-    const std::int64_t row_bytes = k / f.block_cols * f.block_bytes;
-    const std::int64_t n = options.n > 0 ? options.n
-                           : m <= 16
-                               ? static_cast<std::int64_t>(bytes->size()) / row_bytes / 16 * 16
-                               : 2048;
-    assay_weight w{};
-    w.size = sizeof w;
-    w.format = f.id;
-    w.layout = ASSAY_LAYOUT_STORED;
-    w.experts = 1;
-    w.rows = n;
-    w.cols = k;
-    w.data = bytes->data();
-    w.data_bytes = bytes->size();
-    std::vector<float> x(static_cast<std::size_t>(m * k)), y(static_cast<std::size_t>(m * n));
-    std::mt19937 rng{1};
-    std::normal_distribution<float> normal;
-    for (float& v : x) v = normal(rng);
-    assay_matmul a{};
-    a.size = sizeof a;
-    a.num_weights = 1;
-    a.w[0] = &w;
-    a.x = sdk::make_tensor(x.data(), ASSAY_F32, m, k);
-    a.y[0] = sdk::make_tensor(y.data(), ASSAY_F32, m, n);
-    a.workspace_bytes = quant->workspace_bytes(self, ASSAY_Q_MATMUL, a.w, 1, m);
-    std::unique_ptr<void, decltype(&std::free)> workspace{
-        std::aligned_alloc(256, (a.workspace_bytes + 255) / 256 * 256), std::free};
-    a.workspace = workspace.get();
-    assay_error err = sdk::make_error();
-    std::vector<double> seconds;
-    double total = 0;
-    for (int i = 0; i < 10 || (i < 2000 && total < 0.2); ++i) {
-        const double start = bench::now_seconds();
-        if (quant->matmul(self, &a, &stream, &err) != ASSAY_OK) throw std::runtime_error{err.text};
-        if (i > 0) seconds.push_back(bench::now_seconds() - start);
-        if (i > 0) total += seconds.back();
-    }
-    std::sort(seconds.begin(), seconds.end());
-    const double t = options.is_best ? seconds.front() : seconds[seconds.size() / 2];
-    const double gb_s = static_cast<double>(n * row_bytes) / t / 1e9;
-    const double gop_s = 2.0 * static_cast<double>(m * n * k) / t / 1e9;
-    const double peak = f.block_cols > 1 && limits.int8 > 0 ? limits.int8 : limits.f32;
-    std::printf("%-12s %-8s m %4lld  %9.3f ms  %7.2f GB/s (%3.0f%%)  %8.1f GOP/s (%3.0f%%)\n", tier,
-                f.id, static_cast<long long>(m), t * 1e3, gb_s, 100 * gb_s * 1e9 / limits.read,
-                gop_s, 100 * gop_s * 1e9 / 2 / peak);
-    std::fflush(stdout);
+const std::vector<std::uint8_t>& bytes_for(const assay_quant_format& f) {
+    static const Bytes any{0xff}, tame{0x0f, 0x30};
+    const std::string id = f.id;
+    return (f.block_cols == 1 || id == "mxfp4" || id == "q8_k" ? tame : any).data;
 }
+
+/// One product, ready to run.
+class Case {
+public:
+    Case(const Options& options, const assay_quant& quant, void* self, const assay_quant_format& f,
+         std::int64_t m)
+        : format{f}, m{m}, quant_{quant}, self_{self} {
+        // Decode: all the weights. Prefill: the down projection of a 1.1B model.
+        const std::vector<std::uint8_t>& bytes = bytes_for(f);
+        k = options.k > 0 ? options.k : m <= 16 ? 4096 : 5632;
+        row_bytes = k / f.block_cols * f.block_bytes;
+        n = options.n > 0 ? options.n
+            : m <= 16     ? static_cast<std::int64_t>(bytes.size()) / row_bytes / 16 * 16
+                          : 2048;
+        w_.size = sizeof w_;
+        w_.format = f.id;
+        w_.layout = ASSAY_LAYOUT_STORED;
+        w_.experts = 1;
+        w_.rows = n;
+        w_.cols = k;
+        w_.data = bytes.data();
+        w_.data_bytes = bytes.size();
+        x_.resize(static_cast<std::size_t>(m * k));
+        y_.resize(static_cast<std::size_t>(m * n));
+        std::mt19937 rng{1};
+        std::normal_distribution<float> normal;
+        for (float& v : x_) v = normal(rng);
+        a_.size = sizeof a_;
+        a_.num_weights = 1;
+        a_.w[0] = &w_;
+        a_.x = sdk::make_tensor(x_.data(), ASSAY_F32, m, k);
+        a_.y[0] = sdk::make_tensor(y_.data(), ASSAY_F32, m, n);
+        a_.workspace_bytes = quant.workspace_bytes(self, ASSAY_Q_MATMUL, a_.w, 1, m);
+        workspace_.reset(std::aligned_alloc(256, (a_.workspace_bytes + 255) / 256 * 256));
+        a_.workspace = workspace_.get();
+    }
+    Case(const Case&) = delete;
+    Case& operator=(const Case&) = delete;
+
+    /// Seconds of one run.
+    double run(const assay_stream& stream) {
+        assay_error err = sdk::make_error();
+        const double start = bench::now_seconds();
+        if (quant_.matmul(self_, &a_, &stream, &err) != ASSAY_OK)
+            throw std::runtime_error{err.text};
+        return bench::now_seconds() - start;
+    }
+    [[nodiscard]] double ops() const { return 2.0 * static_cast<double>(m * n * k); }
+
+    const assay_quant_format& format;
+    std::int64_t m, n = 0, k = 0, row_bytes = 0;
+
+private:
+    const assay_quant& quant_;
+    void* self_;
+    assay_weight w_{};
+    std::vector<float> x_, y_;
+    assay_matmul a_{};
+    std::unique_ptr<void, decltype(&std::free)> workspace_{nullptr, std::free};
+};
+
+/// Seconds of each case by alternating runs, after one that does not count.
+std::vector<double> measure(const std::vector<Case*>& cases, const assay_stream& stream,
+                            bool is_best) {
+    std::vector<std::vector<double>> seconds(cases.size());
+    double total = 0;
+    for (int i = 0; i < 10 || (i < 2000 && total < 0.2 * static_cast<double>(cases.size())); ++i)
+        for (std::size_t c = 0; c < cases.size(); ++c) {
+            const double t = cases[c]->run(stream);
+            if (i == 0) continue;
+            seconds[c].push_back(t);
+            total += t;
+        }
+    std::vector<double> result;
+    for (std::vector<double>& all : seconds) {
+        std::sort(all.begin(), all.end());
+        result.push_back(is_best ? all.front() : all[all.size() / 2]);
+    }
+    return result;
+}
+
+struct Bench {
+    const Options& options;
+    const assay_quant& quant;
+    assay_stream stream;
+    Limits limits;
+
+    [[nodiscard]] const assay_quant_format& format(const std::string& id) const {
+        for (std::uint32_t i = 0; i < quant.num_formats; ++i)
+            if (id == quant.formats[i]->id) return *quant.formats[i];
+        throw std::runtime_error{"no format " + id};
+    }
+
+    void run(void* self, const char* tier, const std::string& id, std::int64_t m) const {
+        Case one{options, quant, self, format(id), m};
+        std::vector<Case*> cases{&one};
+        std::unique_ptr<Case> other;
+        if (!options.against.empty()) {
+            other = std::make_unique<Case>(options, quant, self, format(options.against), m);
+            cases.push_back(other.get());
+        }
+        const std::vector<double> t = measure(cases, stream, options.is_best);
+        const double gb_s = static_cast<double>(one.n * one.row_bytes) / t[0] / 1e9;
+        const double gop_s = one.ops() / t[0] / 1e9;
+        const double peak = one.format.block_cols > 1 && limits.int8 > 0 ? limits.int8 : limits.f32;
+        std::printf("%-12s %-8s m %4lld  %9.3f ms  %7.2f GB/s (%3.0f%%)  %8.1f GOP/s (%3.0f%%)",
+                    tier, id.c_str(), static_cast<long long>(m), t[0] * 1e3, gb_s,
+                    100 * gb_s * 1e9 / limits.read, gop_s, 100 * gop_s * 1e9 / 2 / peak);
+        if (other != nullptr)
+            std::printf("  %5.2f of %s", one.ops() / t[0] / (other->ops() / t[1]),
+                        options.against.c_str());
+        std::printf("\n");
+        std::fflush(stdout);
+    }
+};
 
 }  // namespace
 
@@ -213,10 +287,12 @@ int main(int argc, char** argv) try {
     device.size = sizeof device;
     device.kind = "cpu";
     device.num_units = static_cast<std::int32_t>(options.lanes);
-    std::vector<std::uint8_t> bytes(std::size_t{100} << 20);
-    std::mt19937 rng{1};
-    // Bytes below 0x40 keep every fp16, bf16 and f32 that they may be part of finite.
-    for (std::uint8_t& b : bytes) b = static_cast<std::uint8_t>(rng() & 0x3f);
+    std::vector<std::string> formats = options.formats;
+    if (formats == std::vector<std::string>{"all"}) {
+        formats.clear();
+        for (std::uint32_t i = 0; i < quant->num_formats; ++i)
+            if (quant->formats[i]->block_cols > 1) formats.emplace_back(quant->formats[i]->id);
+    }
 
     for (const std::string& tier : options.tiers) {
         const assay_option option{"tier", tier.c_str()};
@@ -227,18 +303,14 @@ int main(int argc, char** argv) try {
             std::printf("%s: %s\n", tier.c_str(), err.text);
             continue;
         }
-        for (const std::string& id : options.formats) {
-            for (std::uint32_t i = 0; i < quant->num_formats; ++i) {
-                if (id != quant->formats[i]->id) continue;
-                const Limits limits{bench::read_bandwidth(lanes.get()),
-                                    bench::int8_peak(lanes.get()), bench::f32_peak(lanes.get())};
-                std::printf("limits: read %.1f GB/s, int8 %.0f GOP/s, f32 %.0f GFLOP/s, %u lanes\n",
-                            limits.read / 1e9, 2 * limits.int8 / 1e9, 2 * limits.f32 / 1e9,
-                            options.lanes);
-                const Bench bench{options, quant, lanes.get(), {&device, nullptr, lanes.get()},
-                                  &bytes,  limits};
-                for (const std::int64_t m : options.m) bench.run(self, name, *quant->formats[i], m);
-            }
+        for (const std::string& id : formats) {
+            const Limits limits{bench::read_bandwidth(lanes.get()), bench::int8_peak(lanes.get()),
+                                bench::f32_peak(lanes.get())};
+            std::printf("limits: read %.1f GB/s, int8 %.0f GOP/s, f32 %.0f GFLOP/s, %u lanes\n",
+                        limits.read / 1e9, 2 * limits.int8 / 1e9, 2 * limits.f32 / 1e9,
+                        options.lanes);
+            const Bench bench{options, *quant, {&device, nullptr, lanes.get()}, limits};
+            for (const std::int64_t m : options.m) bench.run(self, name, id, m);
         }
         quant->destroy(self);
     }

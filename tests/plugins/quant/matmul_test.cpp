@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace {
 
 using quant_test::Backend;
@@ -63,6 +65,28 @@ TEST_P(QuantMatmul, PreciseKeepsXInF32) {
         check_everywhere(
             {.formats = {GetParam()}, .n = {21}, .k = 512, .m = m, .flags = ASSAY_MM_PRECISE},
             rng_);
+}
+
+TEST_P(QuantMatmul, PreciseReadsEveryElementAsTheDefinitionDoes) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed_);
+    // Unit vectors pick single elements: what is added to them is zero.
+    const auto cols = static_cast<std::int64_t>(ggml::find_format(GetParam())->abi.block_cols);
+    const std::int64_t k = cols == 1 ? 50 : (352 + cols - 1) / cols * cols;
+    Problem problem{
+        {.formats = {GetParam()}, .n = {33}, .k = k, .m = k, .flags = ASSAY_MM_PRECISE}, rng_};
+    for (std::int64_t r = 0; r < k; ++r) {
+        std::fill_n(problem.x().row(r), k, 0.0f);
+        problem.x().row(r)[r] = 1;
+    }
+    const support::TestLanes two{2};
+    for (const std::string& tier : quant_test::tiers()) {
+        SCOPED_TRACE(tier);
+        const auto y = problem.run(Backend{tier}, two.get());
+        for (std::int64_t n = 0; n < 33; ++n)
+            for (std::int64_t r = 0; r < k; ++r)
+                ASSERT_EQ(y[0].row(r)[n], problem.weights(0).row(0, n)[r])
+                    << "row " << n << ", element " << r;
+    }
 }
 
 TEST_P(QuantMatmul, FineKeepsFifteenBitsOfX) {

@@ -30,23 +30,9 @@ std::vector<float> decode_without_q(const Weights& w) {
     return out;
 }
 
-/// Formats whose kernels quantize x, unless PRECISE is asked for: those with blocks, where the SIMD
-/// tiers have integer kernels for them.
+/// Formats whose kernels quantize x, unless PRECISE is asked for.
 bool is_quantized(const ggml::Format& format) {
-    if (format.abi.block_cols == 1) return false;
-    const assay_quant_query query{.size = sizeof(assay_quant_query),
-                                  .op = ASSAY_Q_MATMUL,
-                                  .format = format.abi.id,
-                                  .x_dtype = ASSAY_F32,
-                                  .y_dtype = ASSAY_F32,
-                                  .num_weights = 1,
-                                  .m = 1,
-                                  .n = 1,
-                                  .k = format.abi.block_cols,
-                                  .experts = 1};
-    static const Backend backend{tiers().front()};
-    assay_error why = sdk::make_error();
-    return image().supports(backend.self(), &query, &why) == ASSAY_TUNED;
+    return format.abi.block_cols > 1;
 }
 
 double activation(std::int32_t glu, double g, double u) {

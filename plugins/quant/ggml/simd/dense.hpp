@@ -98,22 +98,5 @@ void dense_direct(const TileArgs& args) {
     dense_tile<W>(args.rows, args.row_bytes, args);
 }
 
-// Any format with x in f32: rows decoded to f32 first. A panel is f32 [num_rows, k].
-
-std::int64_t decoded_panel_bytes(std::int64_t k) {
-    return kTileRows * k * 4;
-}
-
-void decoded_pack(const PackArgs& args) {
-    auto* panel = static_cast<float*>(args.panel);
-    const std::int64_t num_blocks = args.k / args.format->abi.block_cols;
-    for (int r = 0; r < args.num_rows; ++r)
-        args.format->decode(args.rows + r * args.row_bytes, num_blocks, panel + r * args.k);
-}
-
-void decoded_tile(const TileArgs& args) {
-    dense_tile<WeightF32>(static_cast<const std::uint8_t*>(args.panel), args.k * 4, args);
-}
-
 }  // namespace
 }  // namespace ggml

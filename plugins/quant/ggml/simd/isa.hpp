@@ -85,6 +85,10 @@ ALWAYS_INLINE F16 widen_bf16(const std::uint8_t* p) {
 ALWAYS_INLINE F16 widen_half(const std::uint8_t* p) {
     return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
 }
+/// Sixteen signed bytes.
+ALWAYS_INLINE F16 widen_bytes(__m128i bytes) {
+    return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};
+}
 ALWAYS_INLINE __m256 fold(F16 a) {
     return _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
 }
@@ -156,6 +160,11 @@ ALWAYS_INLINE F16 widen_bf16(const std::uint8_t* p) {
 }
 ALWAYS_INLINE F16 widen_half(const std::uint8_t* p) {
     return {_mm256_cvtph_ps(load_bytes(p)), _mm256_cvtph_ps(load_bytes(p + 16))};
+}
+ALWAYS_INLINE F16 widen_bytes(__m128i bytes) {
+    const __m128i upper = _mm_unpackhi_epi64(bytes, bytes);
+    return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
+            _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(upper))};
 }
 ALWAYS_INLINE __m256 fold(F16 a) {
     return _mm256_add_ps(a.low, a.high);

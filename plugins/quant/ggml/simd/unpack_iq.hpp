@@ -1,0 +1,283 @@
+#pragma once
+
+// Blocks of 256 elements whose levels stand in codebooks. See unpack.hpp.
+//
+// Indices are put together in vector registers, go through memory to the loads that look them up,
+// and the entries are put side by side; gather instructions are slow on too many processors.
+
+#include "plugins/quant/ggml/formats/codebooks.hpp"
+#include "plugins/quant/ggml/simd/unpack.hpp"
+
+namespace ggml {
+namespace {
+
+/// Entries of eight elements: register i holds those of the indices 2i, 2i + 1, 2i + 16, 2i + 17.
+/// @param index  [32]
+template <class Book, class Index>
+ALWAYS_INLINE void look_up_eights(const Book& book, const Index* index, Run& run) {
+    const auto at = [&](int c) { return static_cast<long long>(book.entry[index[c]]); };
+    UNROLL
+    for (int i = 0; i < 8; ++i)
+        run.q[i] = _mm256_setr_epi64x(at(2 * i), at(2 * i + 1), at(2 * i + 16), at(2 * i + 17));
+}
+
+/// Entries of four elements: register i holds those of the indices 4i to 4i + 3 and 32 on.
+/// @param index  [64]
+template <class Book, class Index>
+ALWAYS_INLINE void look_up_fours(const Book& book, const Index* index, Run& run) {
+    const auto at = [&](int c) { return static_cast<int>(book.entry[index[c]]); };
+    UNROLL
+    for (int i = 0; i < 8; ++i) {
+        const int a = 4 * i, b = a + 32;
+        run.q[i] = _mm256_setr_epi32(at(a), at(a + 1), at(a + 2), at(a + 3), at(b), at(b + 1),
+                                     at(b + 2), at(b + 3));
+    }
+}
+
+/// Negates the elements whose sign bit is set.
+/// @param signs  a bit an element
+ALWAYS_INLINE void apply_signs(Run& run, __m256i signs) {
+    const __m128i first = _mm256_castsi256_si128(signs), last = _mm256_extracti128_si256(signs, 1);
+    alignas(32) std::uint32_t bits32[8];  // of register i: sixteen elements, and those 128 on
+    _mm_store_si128(reinterpret_cast<__m128i*>(bits32), _mm_unpacklo_epi16(first, last));
+    _mm_store_si128(reinterpret_cast<__m128i*>(bits32 + 4), _mm_unpackhi_epi16(first, last));
+    UNROLL
+    for (int i = 0; i < 8; ++i) {
+#if defined(__AVX512F__)
+        run.q[i] = _mm256_mask_sub_epi8(run.q[i], _cvtu32_mask32(bits32[i]), _mm256_setzero_si256(),
+                                        run.q[i]);
+#else
+        const __m256i is_negative = where_set(bits32[i], -1);
+        run.q[i] = _mm256_sub_epi8(_mm256_xor_si256(run.q[i], is_negative), is_negative);
+#endif
+    }
+}
+
+/// Seven sign bits a byte to eight: the last one makes the number of set bits even.
+ALWAYS_INLINE __m256i even_signs(__m256i seven) {
+    const __m256i odd = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, -128, -128, 0, -128, 0, 0, -128, -128, 0, 0, -128, 0, -128, -128, 0));
+    const __m256i parity = _mm256_xor_si256(_mm256_shuffle_epi8(odd, bits<0>(seven, 15)),
+                                            _mm256_shuffle_epi8(odd, bits<4>(seven, 15)));
+    return _mm256_or_si256(seven, parity);
+}
+
+/// The same from eight dwords of four times seven bits.
+ALWAYS_INLINE __m256i even_signs_of_28(__m256i a) {
+    const auto part = [a](int shift, int mask) {
+        return _mm256_and_si256(_mm256_slli_epi32(a, shift), _mm256_set1_epi32(mask));
+    };
+    return even_signs(_mm256_or_si256(_mm256_or_si256(part(0, 0x7f), part(1, 0x7f00)),
+                                      _mm256_or_si256(part(2, 0x7f0000), part(3, 0x7f000000))));
+}
+
+/// d * (2 s + 1) for the dwords' upper four bits.
+ALWAYS_INLINE __m256 scales_of_top4(__m256i a, float d) {
+    const __m256i odd =
+        _mm256_or_si256(_mm256_slli_epi32(_mm256_srli_epi32(a, 28), 1), _mm256_set1_epi32(1));
+    return _mm256_mul_ps(_mm256_cvtepi32_ps(odd), _mm256_set1_ps(d));
+}
+
+/// Eight bytes of nibbles to d * (2 s + 1) a group of 16.
+ALWAYS_INLINE void scales_of_nibbles16(const std::uint8_t* p, float d, __m256 out[2]) {
+    const __m128i both = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+    const __m128i mask = _mm_set1_epi8(15);
+    const __m128i s =
+        _mm_unpacklo_epi8(_mm_and_si128(both, mask), _mm_and_si128(_mm_srli_epi16(both, 4), mask));
+    scale_groups16(_mm_or_si128(_mm_add_epi8(s, s), _mm_set1_epi8(1)), d, out);
+}
+
+/// Sixteen bytes as u16, with upper bits.
+ALWAYS_INLINE void store_indices(const std::uint8_t* low, __m256i high, std::uint16_t* out) {
+    _mm256_store_si256(reinterpret_cast<__m256i*>(out),
+                       _mm256_or_si256(_mm256_cvtepu8_epi16(load128(low)), high));
+}
+
+// y = d (s + 1/2) / 4 level = d / 8 (2 s + 1) level
+
+struct Iq2Xxs {
+    static constexpr int kGroup = 32, kOffset = 0, kRunBytes = 66;
+    static constexpr bool kHasMin = false, kWide = true;
+    template <bool>
+    static ALWAYS_INLINE void load(const std::uint8_t* p, int, Run& run) {
+        // Four indices and a dword of signs and scale, eight times.
+        const __m256 first = _mm256_castsi256_ps(load_pair(p + 2, p + 34));
+        const __m256 last = _mm256_castsi256_ps(load_pair(p + 18, p + 50));
+        const __m256i indices = _mm256_castps_si256(_mm256_shuffle_ps(first, last, 0x88));
+        const __m256i a = _mm256_castps_si256(_mm256_shuffle_ps(first, last, 0xdd));
+        alignas(32) std::uint8_t index[32];
+        _mm256_store_si256(reinterpret_cast<__m256i*>(index), indices);
+        look_up_eights(kIq2XxsCodebook, index, run);
+        apply_signs(run, even_signs_of_28(a));
+        run.scale[0] = scales_of_top4(a, 0.125f * read_half(p));
+    }
+};
+
+struct Iq2Xs {
+    static constexpr int kGroup = 16, kOffset = 0, kRunBytes = 74;
+    static constexpr bool kHasMin = false, kWide = true;
+    template <bool>
+    static ALWAYS_INLINE void load(const std::uint8_t* p, int, Run& run) {
+        const __m256i first = load_pair(p + 2, p + 18), last = load_pair(p + 34, p + 50);
+        const __m256i mask = _mm256_set1_epi16(511);
+        alignas(32) std::uint16_t index[32];
+        auto* to = reinterpret_cast<__m256i*>(index);
+        _mm256_store_si256(to, _mm256_and_si256(first, mask));
+        _mm256_store_si256(to + 1, _mm256_and_si256(last, mask));
+        look_up_eights(kIq2XsCodebook, index, run);
+        const __m256i seven =
+            _mm256_packus_epi16(_mm256_srli_epi16(first, 9), _mm256_srli_epi16(last, 9));
+        apply_signs(run, even_signs(_mm256_permute4x64_epi64(seven, 0xd8)));
+        scales_of_nibbles16(p + 66, 0.125f * read_half(p), run.scale);
+    }
+};
+
+struct Iq2S {
+    static constexpr int kGroup = 16, kOffset = 0, kRunBytes = 82;
+    static constexpr bool kHasMin = false, kWide = true;
+    template <bool>
+    static ALWAYS_INLINE void load(const std::uint8_t* p, int, Run& run) {
+        // Two upper bits an index, four pairs a byte: every byte times four words, moved to bit 8.
+        const __m256i factor =
+            _mm256_setr_epi16(256, 64, 16, 4, 256, 64, 16, 4, 256, 64, 16, 4, 256, 64, 16, 4);
+        const __m256i spread = _mm256_setr_epi64x(static_cast<long long>(0x8000800080008000u),
+                                                  static_cast<long long>(0x8001800180018001u),
+                                                  static_cast<long long>(0x8002800280028002u),
+                                                  static_cast<long long>(0x8003800380038003u));
+        alignas(32) std::uint16_t index[32];
+        UNROLL
+        for (int half = 0; half < 2; ++half) {
+            const __m256i four = _mm256_set1_epi32(read<std::int32_t>(p + 66 + 4 * half));
+            const __m256i high = _mm256_mullo_epi16(_mm256_shuffle_epi8(four, spread), factor);
+            store_indices(p + 2 + 16 * half, _mm256_and_si256(high, _mm256_set1_epi16(0x300)),
+                          index + 16 * half);
+        }
+        look_up_eights(kIq2SCodebook, index, run);
+        apply_signs(run, load_pair(p + 34, p + 50));
+        scales_of_nibbles16(p + 74, 0.125f * read_half(p), run.scale);
+    }
+};
+
+struct Iq3Xxs {  // y = d (s + 1/2) / 2 level
+    static constexpr int kGroup = 32, kOffset = 0, kRunBytes = 98;
+    static constexpr bool kHasMin = false, kWide = true;
+    template <bool>
+    static ALWAYS_INLINE void load(const std::uint8_t* p, int, Run& run) {
+        const __m256i a = load_pair(p + 66, p + 82);
+        look_up_fours(kIq3XxsCodebook, p + 2, run);
+        apply_signs(run, even_signs_of_28(a));
+        run.scale[0] = scales_of_top4(a, 0.25f * read_half(p));
+    }
+};
+
+struct Iq3S {
+    static constexpr int kGroup = 32, kOffset = 0, kRunBytes = 110;
+    static constexpr bool kHasMin = false, kWide = true;
+    template <bool>
+    static ALWAYS_INLINE void load(const std::uint8_t* p, int, Run& run) {
+        alignas(32) std::uint16_t index[64];
+        UNROLL
+        for (int i = 0; i < 4; ++i) {  // the ninth bits of sixteen indices
+            const __m256i bits16 = _mm256_set1_epi16(read<std::int16_t>(p + 66 + 2 * i));
+            const __m256i select = _mm256_setr_epi16(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024,
+                                                     2048, 4096, 8192, 16384, -32768);
+            const __m256i is_set = _mm256_cmpeq_epi16(_mm256_and_si256(bits16, select), select);
+            store_indices(p + 2 + 16 * i, _mm256_and_si256(is_set, _mm256_set1_epi16(256)),
+                          index + 16 * i);
+        }
+        look_up_fours(kIq3SCodebook, index, run);
+        apply_signs(run, load_pair(p + 74, p + 90));
+        // A nibble a group, to a dword each.
+        const __m256i four = _mm256_set1_epi32(read<std::int32_t>(p + 106));
+        const __m256i s = _mm256_srlv_epi32(four, _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28));
+        run.scale[0] = scales_of_top4(_mm256_slli_epi32(s, 28), read_half(p));
+    }
+};
+
+// iq1: entries are eight times the level; with eight times delta, and 16 for the offset, they are 7
+// to 25. y = d (2 s + 1) (level + delta)
+
+struct Iq1S {
+    static constexpr int kGroup = 32, kOffset = 16, kRunBytes = 50;
+    static constexpr bool kHasMin = false, kWide = false;
+    template <bool>
+    static ALWAYS_INLINE void load(const std::uint8_t* p, int, Run& run) {
+        const __m128i h = load128(p + 34);  // a word a group
+        alignas(32) std::uint16_t index[32];
+        UNROLL
+        for (int half = 0; half < 2; ++half) {
+            // Each word four times; its fields of three bits to bit 8, the fourth by a shift right.
+            const __m256i spread =
+                _mm256_add_epi8(_mm256_setr_epi64x(0x0100010001000100, 0x0302030203020302,
+                                                   0x0504050405040504, 0x0706070607060706),
+                                _mm256_set1_epi8(static_cast<char>(8 * half)));
+            const __m256i words = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(h), spread);
+            const __m256i left = _mm256_mullo_epi16(
+                words,
+                _mm256_setr_epi16(256, 32, 4, 0, 256, 32, 4, 0, 256, 32, 4, 0, 256, 32, 4, 0));
+            const __m256i high = _mm256_blend_epi16(left, _mm256_srli_epi16(words, 1), 0x88);
+            store_indices(p + 2 + 16 * half, _mm256_and_si256(high, _mm256_set1_epi16(0x700)),
+                          index + 16 * half);
+        }
+        look_up_eights(kIq1Codebook, index, run);
+        const __m128i delta = _mm_or_si128(_mm_srai_epi16(h, 15), _mm_set1_epi16(1));
+        const __m128i shift = _mm_add_epi16(delta, _mm_set1_epi16(16));
+        const __m256i by_group = _mm256_broadcastsi128_si256(_mm_packs_epi16(shift, shift));
+        UNROLL
+        for (int i = 0; i < 4; ++i) {
+            const auto low = static_cast<char>(i), high = static_cast<char>(i + 4);
+            const __m256i both = _mm256_shuffle_epi8(
+                by_group, _mm256_inserti128_si256(_mm256_set1_epi8(low), _mm_set1_epi8(high), 1));
+            run.q[2 * i] = _mm256_add_epi8(run.q[2 * i], both);
+            run.q[2 * i + 1] = _mm256_add_epi8(run.q[2 * i + 1], both);
+        }
+        const __m256i s = _mm256_cvtepu16_epi32(_mm_srli_epi16(_mm_slli_epi16(h, 1), 13));
+        run.scale[0] = scales_of_top4(_mm256_slli_epi32(s, 28), 0.125f * read_half(p));
+    }
+};
+
+struct Iq1M {
+    static constexpr int kGroup = 16, kOffset = 16, kRunBytes = 56;
+    static constexpr bool kHasMin = false, kWide = false;
+    template <bool>
+    static ALWAYS_INLINE void load(const std::uint8_t* p, int, Run& run) {
+        const __m128i both = load128(p + 32), mask = _mm_set1_epi8(15);
+        const __m128i low = _mm_and_si128(both, mask);
+        const __m128i high = _mm_and_si128(_mm_srli_epi16(both, 4), mask);
+        const __m128i nibbles[2] = {_mm_unpacklo_epi8(low, high), _mm_unpackhi_epi8(low, high)};
+        alignas(32) std::uint16_t index[32];
+        UNROLL
+        for (int half = 0; half < 2; ++half) {
+            const __m256i words = _mm256_slli_epi16(_mm256_cvtepu8_epi16(nibbles[half]), 8);
+            store_indices(p + 16 * half, _mm256_and_si256(words, _mm256_set1_epi16(0x700)),
+                          index + 16 * half);
+        }
+        look_up_eights(kIq1Codebook, index, run);
+        const __m256i all = _mm256_set_m128i(nibbles[1], nibbles[0]);
+        const __m256i shift = _mm256_sub_epi8(_mm256_set1_epi8(17), bits<2>(all, 2));
+        UNROLL
+        for (int i = 0; i < 8; ++i) {
+            const __m256i pick = _mm256_broadcastsi128_si256(
+                _mm_set_epi64x(0x0101010101010101 * (2 * i + 1), 0x0101010101010101 * (2 * i)));
+            run.q[i] = _mm256_add_epi8(run.q[i], _mm256_shuffle_epi8(shift, pick));
+        }
+        // Four words: three bits a group of 16 four times, and four bits of d.
+        const auto words = read<std::uint64_t>(p + 48);
+        const auto d = static_cast<std::uint16_t>((words >> 12 & 0xfu) | (words >> 24 & 0xf0u) |
+                                                  (words >> 36 & 0xf00u) | (words >> 48 & 0xf000u));
+        const __m256i spread = _mm256_setr_epi64x(0x0100010001000100, 0x0302030203020302,
+                                                  0x0504050405040504, 0x0706070607060706);
+        const __m256i fours =
+            _mm256_shuffle_epi8(_mm256_set1_epi64x(static_cast<long long>(words)), spread);
+        const __m256i factor =
+            _mm256_setr_epi16(512, 64, 8, 1, 512, 64, 8, 1, 512, 64, 8, 1, 512, 64, 8, 1);
+        const __m256i s = _mm256_and_si256(_mm256_srli_epi16(_mm256_mullo_epi16(fours, factor), 8),
+                                           _mm256_set1_epi16(14));
+        const __m128i twice =
+            _mm_packus_epi16(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+        scale_groups16(_mm_or_si128(twice, _mm_set1_epi8(1)), 0.125f * _cvtsh_ss(d), run.scale);
+    }
+};
+
+}  // namespace
+}  // namespace ggml
