@@ -171,6 +171,51 @@ TEST(Architectures, NeedsFollowTheLayer) {
     EXPECT_EQ(need_of(When::without_q_lora, h, 0), Need::required);
 }
 
+/// Tensors of files that people have, without NextN blocks (architectures.md, appendix D).
+TEST(Architectures, CountTheTensorsOfPublishedModels) {
+    struct Model {
+        const char* name;
+        const char* arch;
+        std::int64_t layers, dense, q_lora, shared_experts;
+        bool is_split, has_bias;
+        std::int64_t index_layers, tensors;
+    };
+    const Model models[] = {
+        {"DeepSeek-V3", "deepseek2", 61, 3, 1536, 1, true, true, 0, 1086},
+        {"DeepSeek-V3, attn_kv_b", "deepseek2", 61, 3, 1536, 1, false, true, 0, 1025},
+        {"Kimi-K2", "deepseek2", 61, 1, 1536, 1, true, true, 0, 1096},
+        {"DeepSeek-V2-Lite", "deepseek2", 27, 1, 0, 2, true, false, 0, 404},
+        {"DeepSeek-V2-Lite, attn_kv_b", "deepseek2", 27, 1, 0, 2, false, false, 0, 377},
+        {"GLM-4.7-Flash", "deepseek2", 47, 1, 768, 1, true, true, 0, 844},
+        {"GLM-5", "glm-dsa", 78, 3, 2048, 1, true, true, 78, 1782},
+        {"GLM-5.2", "glm-dsa", 78, 3, 2048, 1, true, true, 21, 1497},
+    };
+    for (const Model& m : models) {
+        SCOPED_TRACE(m.name);
+        Hparams h = plausible();
+        h.num_layers = m.layers;
+        h.num_nextn_layers = 0;
+        h.q_lora_rank = m.q_lora;
+        h.num_shared_experts = m.shared_experts;
+        h.has_split_kv_b = m.is_split;
+        h.has_router_bias = m.has_bias;
+        h.layers.assign(static_cast<std::size_t>(m.layers), {});
+        for (std::size_t l = 0; l < h.layers.size(); ++l) {
+            h.layers[l].is_moe = l >= static_cast<std::size_t>(m.dense);
+            h.layers[l].index_role = l < static_cast<std::size_t>(m.index_layers) ? ASSAY_INDEX_FULL : ASSAY_INDEX_SHARED;
+        }
+        std::int64_t count = 0;
+        for (const auto fragment : find_architecture(m.arch)->fragments)
+            for (const TensorSpec& spec : fragment) {
+                if (spec.use == Use::fused) continue;
+                if (!spec.is_layer()) ++count;  // these models are not tied
+                for (std::int64_t l = 0; spec.is_layer() && l < m.layers; ++l)
+                    count += need_of(spec.when, h, l) == Need::required ? 1 : 0;
+            }
+        EXPECT_EQ(count, m.tensors);
+    }
+}
+
 // ---- needs --------------------------------------------------------------------------------------
 
 const plugin::QuantNeed* find_need(const std::vector<plugin::QuantNeed>& needs, const std::string& label) {
