@@ -107,6 +107,32 @@ ALWAYS_INLINE void bias_wide(Run& run) {
     }
 }
 
+/// Unpacks the runs of a row one after the other. Formats with a step ahead take it for the next
+/// run before they finish this one.
+template <class F>
+struct Stage {
+    ALWAYS_INLINE void look_ahead(const std::uint8_t*) {}
+    ALWAYS_INLINE void load(const std::uint8_t* p, bool, Run& run) {
+        F::template load<true>(p, 8, run);
+    }
+};
+template <class F>
+requires requires {
+    &F::look_ahead;
+}
+struct Stage<F> {
+    Ahead ahead[2];
+    int current = 0;
+    ALWAYS_INLINE void look_ahead(const std::uint8_t* p) { F::look_ahead(p, ahead[current]); }
+    ALWAYS_INLINE void load(const std::uint8_t* p, bool has_next, Run& run) {
+        const Ahead& here = ahead[current];
+        current ^= 1;
+        look_ahead(has_next ? p + F::kRunBytes : p);
+        stay_in_memory(ahead);
+        F::finish(p, here, run);
+    }
+};
+
 /// Rows one after the other, each run unpacked once for kTokens tokens.
 template <class F, int kTokens>
 void direct_rows(const TileArgs& args, int first_token) {
@@ -124,8 +150,10 @@ void direct_rows(const TileArgs& args, int first_token) {
         UNROLL
         for (int t = 0; t < kTokens; ++t) lanes[t][0] = lanes[t][1] = _mm256_setzero_ps();
         Run run;
+        [[maybe_unused]] Stage<F> stage;
+        if (end > 0) stage.look_ahead(w);
         for (std::int64_t at = 0; at < end; at += run_bytes, w += F::kRunBytes) {
-            F::template load<true>(w, 8, run);
+            stage.load(w, at + run_bytes < end, run);
             bias_wide<F>(run);
             UNROLL
             for (int t = 0; t < kTokens; ++t) dot_run<F>(run, xq[t] + at, groups_at, lanes[t]);

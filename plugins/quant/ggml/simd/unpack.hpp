@@ -27,6 +27,19 @@ struct Run {
     __m256 min[2];
 };
 
+/// What the first step of a format in two steps leaves in memory: see unpack_iq.hpp.
+struct Ahead {
+    alignas(64) std::uint16_t index[64];  // entries of eight elements: the first 32
+    std::uint32_t negative[8];            // of register i, a bit an element
+};
+
+/// Keeps the compiler from taking the elements out of the registers that an array was stored from,
+/// which costs more than loads do.
+template <class Array>
+ALWAYS_INLINE void stay_in_memory(Array& array) {
+    asm("" : "+m"(array));
+}
+
 template <class T>
 ALWAYS_INLINE T read(const std::uint8_t* p) {
     T value;

@@ -3,7 +3,12 @@
 // Blocks of 256 elements whose levels stand in codebooks. See unpack.hpp.
 //
 // Indices are put together in vector registers, go through memory to the loads that look them up,
-// and the entries are put side by side; gather instructions are slow on too many processors.
+// and the entries are put side by side; gather instructions are slow on too many processors. That
+// is a long way for one run, so a format has it in two steps, and integer.hpp takes the first one
+// of a run before the second one of the run before:
+//   Ahead             what the first step leaves in memory
+//   look_ahead(p, ahead)
+//   finish(p, ahead, run)
 
 #include "plugins/quant/ggml/formats/codebooks.hpp"
 #include "plugins/quant/ggml/simd/unpack.hpp"
@@ -12,20 +17,20 @@ namespace ggml {
 namespace {
 
 /// Entries of eight elements: register i holds those of the indices 2i, 2i + 1, 2i + 16, 2i + 17.
-/// @param index  [32]
+/// @param index  of each of the 32
 template <class Book, class Index>
-ALWAYS_INLINE void look_up_eights(const Book& book, const Index* index, Run& run) {
-    const auto at = [&](int c) { return static_cast<long long>(book.entry[index[c]]); };
+ALWAYS_INLINE void look_up_eights(const Book& book, Index index, Run& run) {
+    const auto at = [&](int c) { return static_cast<long long>(book.entry[index(c)]); };
     UNROLL
     for (int i = 0; i < 8; ++i)
         run.q[i] = _mm256_setr_epi64x(at(2 * i), at(2 * i + 1), at(2 * i + 16), at(2 * i + 17));
 }
 
 /// Entries of four elements: register i holds those of the indices 4i to 4i + 3 and 32 on.
-/// @param index  [64]
+/// @param index  of each of the 64
 template <class Book, class Index>
-ALWAYS_INLINE void look_up_fours(const Book& book, const Index* index, Run& run) {
-    const auto at = [&](int c) { return static_cast<int>(book.entry[index[c]]); };
+ALWAYS_INLINE void look_up_fours(const Book& book, Index index, Run& run) {
+    const auto at = [&](int c) { return static_cast<int>(book.entry[index(c)]); };
     UNROLL
     for (int i = 0; i < 8; ++i) {
         const int a = 4 * i, b = a + 32;
@@ -34,20 +39,23 @@ ALWAYS_INLINE void look_up_fours(const Book& book, const Index* index, Run& run)
     }
 }
 
-/// Negates the elements whose sign bit is set.
 /// @param signs  a bit an element
-ALWAYS_INLINE void apply_signs(Run& run, __m256i signs) {
+ALWAYS_INLINE void store_signs(__m256i signs, Ahead& ahead) {
     const __m128i first = _mm256_castsi256_si128(signs), last = _mm256_extracti128_si256(signs, 1);
-    alignas(32) std::uint32_t bits32[8];  // of register i: sixteen elements, and those 128 on
-    _mm_store_si128(reinterpret_cast<__m128i*>(bits32), _mm_unpacklo_epi16(first, last));
-    _mm_store_si128(reinterpret_cast<__m128i*>(bits32 + 4), _mm_unpackhi_epi16(first, last));
+    auto* to = reinterpret_cast<__m128i*>(ahead.negative);
+    _mm_store_si128(to, _mm_unpacklo_epi16(first, last));
+    _mm_store_si128(to + 1, _mm_unpackhi_epi16(first, last));
+}
+
+/// Negates the elements whose sign bit is set.
+ALWAYS_INLINE void apply_signs(const Ahead& ahead, Run& run) {
     UNROLL
     for (int i = 0; i < 8; ++i) {
 #if defined(__AVX512F__)
-        run.q[i] = _mm256_mask_sub_epi8(run.q[i], _cvtu32_mask32(bits32[i]), _mm256_setzero_si256(),
-                                        run.q[i]);
+        run.q[i] = _mm256_mask_sub_epi8(run.q[i], _cvtu32_mask32(ahead.negative[i]),
+                                        _mm256_setzero_si256(), run.q[i]);
 #else
-        const __m256i is_negative = where_set(bits32[i], -1);
+        const __m256i is_negative = where_set(ahead.negative[i], -1);
         run.q[i] = _mm256_sub_epi8(_mm256_xor_si256(run.q[i], is_negative), is_negative);
 #endif
     }
@@ -87,95 +95,113 @@ ALWAYS_INLINE void scales_of_nibbles16(const std::uint8_t* p, float d, __m256 ou
     scale_groups16(_mm_or_si128(_mm_add_epi8(s, s), _mm_set1_epi8(1)), d, out);
 }
 
+/// Shuffles the words 0 to 3 to four times each.
+ALWAYS_INLINE __m256i words_four_times() {
+    return _mm256_setr_epi64x(0x0100010001000100, 0x0302030203020302, 0x0504050405040504,
+                              0x0706070607060706);
+}
+
 /// Sixteen bytes as u16, with upper bits.
 ALWAYS_INLINE void store_indices(const std::uint8_t* low, __m256i high, std::uint16_t* out) {
     _mm256_store_si256(reinterpret_cast<__m256i*>(out),
                        _mm256_or_si256(_mm256_cvtepu8_epi16(load128(low)), high));
 }
 
-// y = d (s + 1/2) / 4 level = d / 8 (2 s + 1) level
-
-struct Iq2Xxs {
-    static constexpr int kGroup = 32, kOffset = 0, kRunBytes = 66;
-    static constexpr bool kHasMin = false, kWide = true;
+/// The first step and the second one at once.
+template <class F>
+struct TwoSteps {
     template <bool>
     static ALWAYS_INLINE void load(const std::uint8_t* p, int, Run& run) {
-        // Four indices and a dword of signs and scale, eight times.
-        const __m256 first = _mm256_castsi256_ps(load_pair(p + 2, p + 34));
-        const __m256 last = _mm256_castsi256_ps(load_pair(p + 18, p + 50));
-        const __m256i indices = _mm256_castps_si256(_mm256_shuffle_ps(first, last, 0x88));
-        const __m256i a = _mm256_castps_si256(_mm256_shuffle_ps(first, last, 0xdd));
-        alignas(32) std::uint8_t index[32];
-        _mm256_store_si256(reinterpret_cast<__m256i*>(index), indices);
-        look_up_eights(kIq2XxsCodebook, index, run);
-        apply_signs(run, even_signs_of_28(a));
-        run.scale[0] = scales_of_top4(a, 0.125f * read_half(p));
+        Ahead ahead;
+        F::look_ahead(p, ahead);
+        stay_in_memory(ahead);
+        F::finish(p, ahead, run);
     }
 };
 
-struct Iq2Xs {
+// y = d (s + 1/2) / 4 level = d / 8 (2 s + 1) level
+
+struct Iq2Xxs : TwoSteps<Iq2Xxs> {  // four indices and a dword of signs and scale, eight times
+    static constexpr int kGroup = 32, kOffset = 0, kRunBytes = 66;
+    static constexpr bool kHasMin = false, kWide = true;
+    static ALWAYS_INLINE __m256i dwords(const std::uint8_t* p) {
+        const __m256 first = _mm256_castsi256_ps(load_pair(p + 2, p + 34));
+        const __m256 last = _mm256_castsi256_ps(load_pair(p + 18, p + 50));
+        return _mm256_castps_si256(_mm256_shuffle_ps(first, last, 0xdd));
+    }
+    static ALWAYS_INLINE void look_ahead(const std::uint8_t* p, Ahead& ahead) {
+        store_signs(even_signs_of_28(dwords(p)), ahead);
+    }
+    static ALWAYS_INLINE void finish(const std::uint8_t* p, const Ahead& ahead, Run& run) {
+        look_up_eights(
+            kIq2XxsCodebook, [p](int c) { return p[2 + c / 4 * 8 + c % 4]; }, run);
+        apply_signs(ahead, run);
+        run.scale[0] = scales_of_top4(dwords(p), 0.125f * read_half(p));
+    }
+};
+
+struct Iq2Xs : TwoSteps<Iq2Xs> {
     static constexpr int kGroup = 16, kOffset = 0, kRunBytes = 74;
     static constexpr bool kHasMin = false, kWide = true;
-    template <bool>
-    static ALWAYS_INLINE void load(const std::uint8_t* p, int, Run& run) {
+    static ALWAYS_INLINE void look_ahead(const std::uint8_t* p, Ahead& ahead) {
         const __m256i first = load_pair(p + 2, p + 18), last = load_pair(p + 34, p + 50);
-        const __m256i mask = _mm256_set1_epi16(511);
-        alignas(32) std::uint16_t index[32];
-        auto* to = reinterpret_cast<__m256i*>(index);
-        _mm256_store_si256(to, _mm256_and_si256(first, mask));
-        _mm256_store_si256(to + 1, _mm256_and_si256(last, mask));
-        look_up_eights(kIq2XsCodebook, index, run);
         const __m256i seven =
             _mm256_packus_epi16(_mm256_srli_epi16(first, 9), _mm256_srli_epi16(last, 9));
-        apply_signs(run, even_signs(_mm256_permute4x64_epi64(seven, 0xd8)));
+        store_signs(even_signs(_mm256_permute4x64_epi64(seven, 0xd8)), ahead);
+    }
+    static ALWAYS_INLINE void finish(const std::uint8_t* p, const Ahead& ahead, Run& run) {
+        const auto index = [p](int c) { return read<std::uint16_t>(p + 2 + 2 * c) & 511; };
+        look_up_eights(kIq2XsCodebook, index, run);
+        apply_signs(ahead, run);
         scales_of_nibbles16(p + 66, 0.125f * read_half(p), run.scale);
     }
 };
 
-struct Iq2S {
+struct Iq2S : TwoSteps<Iq2S> {
     static constexpr int kGroup = 16, kOffset = 0, kRunBytes = 82;
     static constexpr bool kHasMin = false, kWide = true;
-    template <bool>
-    static ALWAYS_INLINE void load(const std::uint8_t* p, int, Run& run) {
+    static ALWAYS_INLINE void look_ahead(const std::uint8_t* p, Ahead& ahead) {
         // Two upper bits an index, four pairs a byte: every byte times four words, moved to bit 8.
-        const __m256i factor =
-            _mm256_setr_epi16(256, 64, 16, 4, 256, 64, 16, 4, 256, 64, 16, 4, 256, 64, 16, 4);
+        const __m256i factor = _mm256_set1_epi64x(0x0004001000400100);
         const __m256i spread = _mm256_setr_epi64x(static_cast<long long>(0x8000800080008000u),
                                                   static_cast<long long>(0x8001800180018001u),
                                                   static_cast<long long>(0x8002800280028002u),
                                                   static_cast<long long>(0x8003800380038003u));
-        alignas(32) std::uint16_t index[32];
         UNROLL
         for (int half = 0; half < 2; ++half) {
             const __m256i four = _mm256_set1_epi32(read<std::int32_t>(p + 66 + 4 * half));
             const __m256i high = _mm256_mullo_epi16(_mm256_shuffle_epi8(four, spread), factor);
             store_indices(p + 2 + 16 * half, _mm256_and_si256(high, _mm256_set1_epi16(0x300)),
-                          index + 16 * half);
+                          ahead.index + 16 * half);
         }
-        look_up_eights(kIq2SCodebook, index, run);
-        apply_signs(run, load_pair(p + 34, p + 50));
+        store_signs(load_pair(p + 34, p + 50), ahead);
+    }
+    static ALWAYS_INLINE void finish(const std::uint8_t* p, const Ahead& ahead, Run& run) {
+        look_up_eights(
+            kIq2SCodebook, [&](int c) { return ahead.index[c]; }, run);
+        apply_signs(ahead, run);
         scales_of_nibbles16(p + 74, 0.125f * read_half(p), run.scale);
     }
 };
 
-struct Iq3Xxs {  // y = d (s + 1/2) / 2 level
+struct Iq3Xxs : TwoSteps<Iq3Xxs> {  // y = d (s + 1/2) / 2 level
     static constexpr int kGroup = 32, kOffset = 0, kRunBytes = 98;
     static constexpr bool kHasMin = false, kWide = true;
-    template <bool>
-    static ALWAYS_INLINE void load(const std::uint8_t* p, int, Run& run) {
-        const __m256i a = load_pair(p + 66, p + 82);
-        look_up_fours(kIq3XxsCodebook, p + 2, run);
-        apply_signs(run, even_signs_of_28(a));
-        run.scale[0] = scales_of_top4(a, 0.25f * read_half(p));
+    static ALWAYS_INLINE void look_ahead(const std::uint8_t* p, Ahead& ahead) {
+        store_signs(even_signs_of_28(load_pair(p + 66, p + 82)), ahead);
+    }
+    static ALWAYS_INLINE void finish(const std::uint8_t* p, const Ahead& ahead, Run& run) {
+        look_up_fours(
+            kIq3XxsCodebook, [p](int c) { return p[2 + c]; }, run);
+        apply_signs(ahead, run);
+        run.scale[0] = scales_of_top4(load_pair(p + 66, p + 82), 0.25f * read_half(p));
     }
 };
 
-struct Iq3S {
+struct Iq3S : TwoSteps<Iq3S> {
     static constexpr int kGroup = 32, kOffset = 0, kRunBytes = 110;
     static constexpr bool kHasMin = false, kWide = true;
-    template <bool>
-    static ALWAYS_INLINE void load(const std::uint8_t* p, int, Run& run) {
-        alignas(32) std::uint16_t index[64];
+    static ALWAYS_INLINE void look_ahead(const std::uint8_t* p, Ahead& ahead) {
         UNROLL
         for (int i = 0; i < 4; ++i) {  // the ninth bits of sixteen indices
             const __m256i bits16 = _mm256_set1_epi16(read<std::int16_t>(p + 66 + 2 * i));
@@ -183,10 +209,14 @@ struct Iq3S {
                                                      2048, 4096, 8192, 16384, -32768);
             const __m256i is_set = _mm256_cmpeq_epi16(_mm256_and_si256(bits16, select), select);
             store_indices(p + 2 + 16 * i, _mm256_and_si256(is_set, _mm256_set1_epi16(256)),
-                          index + 16 * i);
+                          ahead.index + 16 * i);
         }
-        look_up_fours(kIq3SCodebook, index, run);
-        apply_signs(run, load_pair(p + 74, p + 90));
+        store_signs(load_pair(p + 74, p + 90), ahead);
+    }
+    static ALWAYS_INLINE void finish(const std::uint8_t* p, const Ahead& ahead, Run& run) {
+        look_up_fours(
+            kIq3SCodebook, [&](int c) { return ahead.index[c]; }, run);
+        apply_signs(ahead, run);
         // A nibble a group, to a dword each.
         const __m256i four = _mm256_set1_epi32(read<std::int32_t>(p + 106));
         const __m256i s = _mm256_srlv_epi32(four, _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28));
@@ -197,29 +227,27 @@ struct Iq3S {
 // iq1: entries are eight times the level; with eight times delta, and 16 for the offset, they are 7
 // to 25. y = d (2 s + 1) (level + delta)
 
-struct Iq1S {
+struct Iq1S : TwoSteps<Iq1S> {
     static constexpr int kGroup = 32, kOffset = 16, kRunBytes = 50;
     static constexpr bool kHasMin = false, kWide = false;
-    template <bool>
-    static ALWAYS_INLINE void load(const std::uint8_t* p, int, Run& run) {
+    static ALWAYS_INLINE void look_ahead(const std::uint8_t* p, Ahead& ahead) {
         const __m128i h = load128(p + 34);  // a word a group
-        alignas(32) std::uint16_t index[32];
         UNROLL
         for (int half = 0; half < 2; ++half) {
             // Each word four times; its fields of three bits to bit 8, the fourth by a shift right.
             const __m256i spread =
-                _mm256_add_epi8(_mm256_setr_epi64x(0x0100010001000100, 0x0302030203020302,
-                                                   0x0504050405040504, 0x0706070607060706),
-                                _mm256_set1_epi8(static_cast<char>(8 * half)));
+                _mm256_add_epi8(words_four_times(), _mm256_set1_epi8(static_cast<char>(8 * half)));
             const __m256i words = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(h), spread);
-            const __m256i left = _mm256_mullo_epi16(
-                words,
-                _mm256_setr_epi16(256, 32, 4, 0, 256, 32, 4, 0, 256, 32, 4, 0, 256, 32, 4, 0));
+            const __m256i left = _mm256_mullo_epi16(words, _mm256_set1_epi64x(0x0000000400200100));
             const __m256i high = _mm256_blend_epi16(left, _mm256_srli_epi16(words, 1), 0x88);
             store_indices(p + 2 + 16 * half, _mm256_and_si256(high, _mm256_set1_epi16(0x700)),
-                          index + 16 * half);
+                          ahead.index + 16 * half);
         }
-        look_up_eights(kIq1Codebook, index, run);
+    }
+    static ALWAYS_INLINE void finish(const std::uint8_t* p, const Ahead& ahead, Run& run) {
+        look_up_eights(
+            kIq1Codebook, [&](int c) { return ahead.index[c]; }, run);
+        const __m128i h = load128(p + 34);
         const __m128i delta = _mm_or_si128(_mm_srai_epi16(h, 15), _mm_set1_epi16(1));
         const __m128i shift = _mm_add_epi16(delta, _mm_set1_epi16(16));
         const __m256i by_group = _mm256_broadcastsi128_si256(_mm_packs_epi16(shift, shift));
@@ -227,7 +255,7 @@ struct Iq1S {
         for (int i = 0; i < 4; ++i) {
             const auto low = static_cast<char>(i), high = static_cast<char>(i + 4);
             const __m256i both = _mm256_shuffle_epi8(
-                by_group, _mm256_inserti128_si256(_mm256_set1_epi8(low), _mm_set1_epi8(high), 1));
+                by_group, _mm256_set_m128i(_mm_set1_epi8(high), _mm_set1_epi8(low)));
             run.q[2 * i] = _mm256_add_epi8(run.q[2 * i], both);
             run.q[2 * i + 1] = _mm256_add_epi8(run.q[2 * i + 1], both);
         }
@@ -236,25 +264,30 @@ struct Iq1S {
     }
 };
 
-struct Iq1M {
+struct Iq1M : TwoSteps<Iq1M> {
     static constexpr int kGroup = 16, kOffset = 16, kRunBytes = 56;
     static constexpr bool kHasMin = false, kWide = false;
-    template <bool>
-    static ALWAYS_INLINE void load(const std::uint8_t* p, int, Run& run) {
+    /// A nibble per 8 elements: three upper bits of the index, the sign of delta.
+    static ALWAYS_INLINE __m256i nibbles(const std::uint8_t* p) {
         const __m128i both = load128(p + 32), mask = _mm_set1_epi8(15);
         const __m128i low = _mm_and_si128(both, mask);
         const __m128i high = _mm_and_si128(_mm_srli_epi16(both, 4), mask);
-        const __m128i nibbles[2] = {_mm_unpacklo_epi8(low, high), _mm_unpackhi_epi8(low, high)};
-        alignas(32) std::uint16_t index[32];
+        return _mm256_set_m128i(_mm_unpackhi_epi8(low, high), _mm_unpacklo_epi8(low, high));
+    }
+    static ALWAYS_INLINE void look_ahead(const std::uint8_t* p, Ahead& ahead) {
+        const __m256i all = nibbles(p);
+        const __m128i parts[2] = {_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1)};
         UNROLL
         for (int half = 0; half < 2; ++half) {
-            const __m256i words = _mm256_slli_epi16(_mm256_cvtepu8_epi16(nibbles[half]), 8);
+            const __m256i words = _mm256_slli_epi16(_mm256_cvtepu8_epi16(parts[half]), 8);
             store_indices(p + 16 * half, _mm256_and_si256(words, _mm256_set1_epi16(0x700)),
-                          index + 16 * half);
+                          ahead.index + 16 * half);
         }
-        look_up_eights(kIq1Codebook, index, run);
-        const __m256i all = _mm256_set_m128i(nibbles[1], nibbles[0]);
-        const __m256i shift = _mm256_sub_epi8(_mm256_set1_epi8(17), bits<2>(all, 2));
+    }
+    static ALWAYS_INLINE void finish(const std::uint8_t* p, const Ahead& ahead, Run& run) {
+        look_up_eights(
+            kIq1Codebook, [&](int c) { return ahead.index[c]; }, run);
+        const __m256i shift = _mm256_sub_epi8(_mm256_set1_epi8(17), bits<2>(nibbles(p), 2));
         UNROLL
         for (int i = 0; i < 8; ++i) {
             const __m256i pick = _mm256_broadcastsi128_si256(
@@ -265,14 +298,10 @@ struct Iq1M {
         const auto words = read<std::uint64_t>(p + 48);
         const auto d = static_cast<std::uint16_t>((words >> 12 & 0xfu) | (words >> 24 & 0xf0u) |
                                                   (words >> 36 & 0xf00u) | (words >> 48 & 0xf000u));
-        const __m256i spread = _mm256_setr_epi64x(0x0100010001000100, 0x0302030203020302,
-                                                  0x0504050405040504, 0x0706070607060706);
-        const __m256i fours =
-            _mm256_shuffle_epi8(_mm256_set1_epi64x(static_cast<long long>(words)), spread);
-        const __m256i factor =
-            _mm256_setr_epi16(512, 64, 8, 1, 512, 64, 8, 1, 512, 64, 8, 1, 512, 64, 8, 1);
-        const __m256i s = _mm256_and_si256(_mm256_srli_epi16(_mm256_mullo_epi16(fours, factor), 8),
-                                           _mm256_set1_epi16(14));
+        const __m256i fours = _mm256_shuffle_epi8(_mm256_set1_epi64x(static_cast<long long>(words)),
+                                                  words_four_times());
+        const __m256i moved = _mm256_mullo_epi16(fours, _mm256_set1_epi64x(0x0001000800400200));
+        const __m256i s = _mm256_and_si256(_mm256_srli_epi16(moved, 8), _mm256_set1_epi16(14));
         const __m128i twice =
             _mm_packus_epi16(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
         scale_groups16(_mm_or_si128(twice, _mm_set1_epi8(1)), 0.125f * _cvtsh_ss(d), run.scale);
