@@ -128,6 +128,47 @@ TEST(QuantAbi, SupportsNamesTheFirstConditionThatFails) {
     }
 }
 
+TEST(QuantAbi, ARowThatCutsABlockIsRefusedByFormatAndBlock) {
+    const Backend backend{quant_test::tiers().front()};
+    for (const ggml::Format& format : ggml::formats()) {
+        const auto cols = static_cast<std::int64_t>(format.abi.block_cols);
+        if (cols == 1) continue;
+        SCOPED_TRACE(format.abi.id);
+        const std::string want = std::string{format.abi.id} + ": K is " +
+                                 std::to_string(cols * 5 / 2) + ", want a multiple of " +
+                                 std::to_string(cols);
+        assay_quant_query query{.size = sizeof(assay_quant_query),
+                                .op = ASSAY_Q_MATMUL,
+                                .format = format.abi.id,
+                                .x_dtype = ASSAY_F32,
+                                .y_dtype = ASSAY_F32,
+                                .num_weights = 1,
+                                .m = 1,
+                                .n = 8,
+                                .k = cols * 5 / 2,
+                                .experts = 1};
+        assay_error why = sdk::make_error();
+        EXPECT_EQ(image().supports(backend.self(), &query, &why), ASSAY_NONE);
+        EXPECT_EQ(why.text, want);
+        query.k = cols * 3;
+        EXPECT_EQ(image().supports(backend.self(), &query, &why),
+                  backend.is_reference() ? ASSAY_CORRECT : ASSAY_TUNED);
+
+        // The call itself checks too: a slice of a weight comes with columns of its own.
+        std::mt19937 rng{1};
+        quant_test::Weights w{format.abi.id, 1, 2, cols * 3, rng};
+        w.abi.cols = cols * 5 / 2;
+        const std::int32_t id = 0;
+        std::vector<float> out(static_cast<std::size_t>(w.abi.cols));
+        const assay_tensor t = sdk::make_tensor(out.data(), ASSAY_F32, 1, w.abi.cols);
+        const support::TestLanes lanes{1};
+        const assay_stream s = quant_test::stream(lanes.get());
+        assay_error err = sdk::make_error();
+        EXPECT_EQ(image().rows(backend.self(), &w.abi, &id, 1, &t, &s, &err), ASSAY_INVALID);
+        EXPECT_EQ(err.text, want);
+    }
+}
+
 /// A small good call, to be broken in one place.
 struct SmallCall {
     SmallCall() : w{"q8_0", 1, 4, 32, rng} {
