@@ -11,7 +11,7 @@
 namespace base {
 
 EngineLink::EngineLink(std::size_t max_submissions, std::size_t max_events)
-    : submissions_{max_submissions}, cancels_{max_submissions * 2}, events_{max_events} {}
+    : submissions_{max_submissions}, controls_{max_submissions * 2}, events_{max_events} {}
 
 bool EngineLink::submit(Request& request) {
     Submission item{std::move(request)};
@@ -23,16 +23,20 @@ bool EngineLink::submit(Request& request) {
     return true;
 }
 
-void EngineLink::cancel(RequestId id) {
-    unsent_cancels_.push_back(id);
+void EngineLink::cancel(RequestId id) { control(Cancel{id}); }
+
+void EngineLink::pause(RequestId id, bool is_paused) { control(Pause{id, is_paused}); }
+
+void EngineLink::control(Submission&& item) {
+    unsent_controls_.push_back(std::move(item));
+    send_controls();
+}
+
+void EngineLink::send_controls() {
     std::size_t sent = 0;
-    for (; sent < unsent_cancels_.size(); ++sent) {
-        Submission item;
-        item.emplace<Cancel>(unsent_cancels_[sent]);
-        if (!cancels_.push(item)) break;
-    }
-    unsent_cancels_.erase(unsent_cancels_.begin(),
-                          unsent_cancels_.begin() + static_cast<std::ptrdiff_t>(sent));
+    while (sent < unsent_controls_.size() && controls_.push(unsent_controls_[sent])) ++sent;
+    unsent_controls_.erase(unsent_controls_.begin(),
+                           unsent_controls_.begin() + static_cast<std::ptrdiff_t>(sent));
     notify_engine();
 }
 
@@ -42,21 +46,17 @@ void EngineLink::drain_events(std::vector<TokenEvent>& out) {
     TokenEvent event;
     for (std::size_t n = events_.size(); n > 0 && events_.pop(event); --n)
         out.push_back(std::move(event));
-    if (!unsent_cancels_.empty()) {
-        const RequestId id = unsent_cancels_.back();
-        unsent_cancels_.pop_back();
-        cancel(id);
-    }
+    if (!unsent_controls_.empty()) send_controls();
 }
 
 bool EngineLink::next(Submission& out) {
-    // Submissions first: a cancel can then never overtake the request it belongs to.
-    return submissions_.pop(out) || cancels_.pop(out);
+    // Submissions first: no other word overtakes the request it is about.
+    return submissions_.pop(out) || controls_.pop(out);
 }
 
 void EngineLink::wait(int max_wait_ms) {
     const std::uint32_t seen = signal_.load(std::memory_order_acquire);
-    if (!submissions_.empty() || !cancels_.empty() || stopped()) return;
+    if (!submissions_.empty() || !controls_.empty() || stopped()) return;
     const timespec timeout{max_wait_ms / 1000, static_cast<long>(max_wait_ms % 1000) * 1'000'000L};
     ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&signal_), FUTEX_WAIT_PRIVATE, seen,
               &timeout, nullptr, 0);

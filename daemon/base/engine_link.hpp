@@ -17,17 +17,23 @@ struct Cancel {
     RequestId id{};
 };
 
-using Submission = std::variant<std::monostate, Request, Cancel>;
+/// The client does not read what it was sent: nothing more is computed for it until it does.
+struct Pause {
+    RequestId id{};
+    bool is_paused = true;  ///< false = it goes on
+};
+
+using Submission = std::variant<std::monostate, Request, Cancel, Pause>;
 
 /// The two queues between the io thread and the engine thread, and their wake-ups. The only thing
 /// that both sides share.
 ///
-/// Io end: submit, cancel, drain_events. Engine end: next, wait, publish, wake_io. `stop` may be
+/// Io end: submit, cancel, pause, drain_events. Engine end: next, wait, publish, wake_io. `stop` may be
 /// called from any thread.
 class EngineLink {
 public:
-    /// @param max_submissions  room for requests not yet seen by the engine; cancels have room of
-    ///                         their own, so that a full queue can still be emptied
+    /// @param max_submissions  room for requests not yet seen by the engine; what is said about them
+    ///                         has room of its own, so that a full queue can still be emptied
     explicit EngineLink(std::size_t max_submissions, std::size_t max_events = 1U << 16U);
 
     // ---- io end -------------------------------------------------------------------------------
@@ -36,6 +42,8 @@ public:
     [[nodiscard]] bool submit(Request& request);
     /// Never lost: waits in the io end until the queue has room.
     void cancel(RequestId id);
+    /// Never lost, and in order.
+    void pause(RequestId id, bool is_paused);
     /// Appends everything that has arrived to `out`. Clears nothing.
     void drain_events(std::vector<TokenEvent>& out);
     /// Called by the engine thread after it published; must be cheap and thread-safe (it posts to
@@ -60,11 +68,13 @@ public:
 
 private:
     void notify_engine();
+    void control(Submission&& item);
+    void send_controls();
 
     SpscQueue<Submission> submissions_;
-    SpscQueue<Submission> cancels_;
+    SpscQueue<Submission> controls_;      // cancels and pauses
     SpscQueue<TokenEvent> events_;
-    std::vector<RequestId> unsent_cancels_;  // io thread only
+    std::vector<Submission> unsent_controls_;  // io thread only
     std::function<void()> wake_io_;
     bool published_ = false;                 // engine thread only
     std::atomic<bool> stopped_{false};

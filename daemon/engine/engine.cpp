@@ -64,18 +64,28 @@ std::string Engine::run() {
 
 void Engine::receive() {
     base::Submission item;
-    cancelled_.clear();
+    controls_.clear();
     while (link_.next(item)) {
         if (auto* request = std::get_if<base::Request>(&item))
             accept(std::move(*request));
-        else if (const auto* cancel = std::get_if<base::Cancel>(&item))
-            cancelled_.push_back(cancel->id);
+        else
+            controls_.push_back(std::move(item));
     }
-    // Last: a request that was submitted before its cancel may have been drained after it.
-    for (const base::RequestId id : cancelled_)
-        if (const auto sequence = scheduler_.remove(id))
-            finish(id, FinishReason::cancelled, Errc::cancelled);
+    // Last: a request that was submitted before a word about it may have been drained after that.
+    for (const base::Submission& control : controls_) obey(control);
     update_num_live();
+}
+
+void Engine::obey(const base::Submission& control) {
+    if (const auto* cancel = std::get_if<base::Cancel>(&control)) {
+        if (const auto sequence = scheduler_.remove(cancel->id))
+            finish(cancel->id, FinishReason::cancelled, Errc::cancelled);
+    } else if (const auto* pause = std::get_if<base::Pause>(&control)) {
+        if (pause->is_paused)
+            scheduler_.pause(pause->id);
+        else
+            scheduler_.resume(pause->id);
+    }
 }
 
 void Engine::accept(base::Request&& request) {
@@ -117,7 +127,9 @@ bool Engine::step() {
         TokenEvent event;
         event.id = s->request.id;
         event.kind = TokenEvent::Kind::admitted;
+        event.cached_tokens = s->num_cached;
         event.at = begin;
+        metrics_.prompt_tokens_prefix_hit.add(s->num_cached);
         link_.publish(std::move(event));
     }
     if (!runner_.run(plan_) ||
@@ -218,21 +230,26 @@ void Engine::fail_all(const std::string& why) {
 }
 
 void Engine::update_num_live() {
-    num_live_.store(scheduler_.num_running() + scheduler_.num_waiting(), std::memory_order_relaxed);
+    num_live_.store(scheduler_.num_running() + scheduler_.num_waiting() + scheduler_.num_paused(),
+                    std::memory_order_relaxed);
 }
 
 void Engine::update_metrics() {
     metrics_.requests_running.set(static_cast<double>(scheduler_.num_running()));
     metrics_.requests_waiting.set(static_cast<double>(scheduler_.num_waiting()));
-    const auto total = static_cast<double>(pool_.num_blocks());
-    const auto free = static_cast<double>(pool_.num_free());
-    metrics_.kv_blocks_free.set(free);
-    metrics_.kv_blocks_used.set(total - free);
-    metrics_.kv_usage_ratio.set((total - free) / total);
-    metrics_.preemptions.add(static_cast<std::int64_t>(scheduler_.num_preemptions() - preemptions_seen_));
-    preemptions_seen_ = scheduler_.num_preemptions();
-    metrics_.wasted_tokens_preempt.add(static_cast<std::int64_t>(scheduler_.num_wasted_tokens() - wasted_seen_));
-    wasted_seen_ = scheduler_.num_wasted_tokens();
+    const std::int32_t total = pool_.num_blocks(), available = pool_.num_free(), idle = pool_.num_idle();
+    metrics_.kv_blocks_free.set(available - idle);
+    metrics_.kv_blocks_cached.set(idle);
+    metrics_.kv_blocks_used.set(total - available);
+    metrics_.kv_usage_ratio.set(static_cast<double>(total - available) / total);
+    const auto count = [](metrics::Counter& counter, std::uint64_t now, std::uint64_t& seen) {
+        counter.add(static_cast<std::int64_t>(now - seen));
+        seen = now;
+    };
+    count(metrics_.preemptions, scheduler_.num_preemptions(), preemptions_seen_);
+    count(metrics_.wasted_tokens_preempt, scheduler_.num_wasted_tokens(), wasted_seen_);
+    count(metrics_.prefix_cache_queries_tokens, scheduler_.num_queried_tokens(), queried_seen_);
+    count(metrics_.prefix_cache_hits_tokens, scheduler_.num_found_tokens(), found_seen_);
 }
 
 }  // namespace engine

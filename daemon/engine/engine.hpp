@@ -37,6 +37,7 @@ public:
 private:
     void receive();
     void accept(base::Request&& request);
+    void obey(const base::Submission& control);
     void expire();
     template <class Condition>
     void expire_if(base::Errc error, Condition condition);
@@ -60,10 +61,11 @@ private:
     std::vector<Sampled> sampled_;
     std::vector<Sequence*> step_sequences_;
     std::vector<Scheduler::Rows> step_rows_;
-    std::vector<base::RequestId> finished_, cancelled_;
+    std::vector<base::RequestId> finished_;
+    std::vector<base::Submission> controls_;
     base::Clock::time_point now_{};
     base::Clock::time_point next_expiry_check_{};
-    std::uint64_t preemptions_seen_ = 0, wasted_seen_ = 0;
+    std::uint64_t preemptions_seen_ = 0, wasted_seen_ = 0, queried_seen_ = 0, found_seen_ = 0;
     std::atomic<std::size_t> num_live_{0};
 };
 

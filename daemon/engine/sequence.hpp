@@ -5,6 +5,8 @@
 
 #include "daemon/base/request.hpp"
 #include "daemon/engine/block_pool.hpp"
+#include "daemon/engine/fair_share.hpp"
+#include "daemon/engine/prefix_cache.hpp"
 
 namespace engine {
 
@@ -17,6 +19,11 @@ struct Sequence {
     std::int32_t num_scheduled = 0;    ///< tokens in the step being run
     std::uint64_t arrival = 0;         ///< order of submission
     bool is_admitted = false;          ///< the `admitted` event was sent
+    bool is_paused = false;            ///< its client does not read: nothing is computed for it
+    ClientShare* share = nullptr;      ///< of the client that it belongs to
+    PrefixCache::Node node = PrefixCache::Node::root;  ///< of the last full block that is known
+    std::int32_t num_known_blocks = 0; ///< full blocks that the prefix cache has seen
+    std::int32_t num_cached = 0;       ///< prompt tokens found in the prefix cache when it was first run
     /// Prompt scores of chunks already run; delivered at once with the last.
     std::vector<base::TokenLogprobs> prompt_logprobs;
 

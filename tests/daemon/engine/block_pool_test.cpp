@@ -41,6 +41,29 @@ TEST(BlockPool, FreesASharedBlockWithItsLastHolder) {
     EXPECT_EQ(pool.num_free(), 1);
 }
 
+TEST(BlockPool, TakesTheBlockThatIsIdleForLongestAndSaysSo) {
+    BlockPool pool{3};
+    std::vector<BlockId> reused;
+    pool.on_reuse([&](BlockId id) { reused.push_back(id); });
+    std::vector<BlockId> all(3), two(2);
+    ASSERT_TRUE(pool.take(all));
+    for (const BlockId id : all) pool.keep(id);
+    for (const int i : {1, 0, 2}) pool.drop(all[static_cast<std::size_t>(i)]);
+    EXPECT_EQ(pool.num_idle(), 3);
+    EXPECT_EQ(pool.num_free(), 3);
+    pool.share(all[1]);  // wanted again: the others are older now
+    ASSERT_TRUE(pool.take(two));
+    EXPECT_EQ(two, (std::vector<BlockId>{all[0], all[2]}));
+    EXPECT_EQ(reused, two);
+    EXPECT_FALSE(pool.take(std::span{two}.first(1)));
+    pool.drop(two[0]);  // has lost its content: free, not idle
+    EXPECT_EQ(pool.num_idle(), 0);
+    pool.forget(all[1]);
+    pool.drop(all[1]);
+    EXPECT_EQ(pool.num_idle(), 0);
+    EXPECT_EQ(pool.num_free(), 2);
+}
+
 TEST(BlockPoolDeathTest, RefusesToDropOrShareWhatNobodyHolds) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     BlockPool pool{2};

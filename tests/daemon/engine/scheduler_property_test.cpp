@@ -1,5 +1,6 @@
-// The scheduler under random arrivals, cancels and tiny pools, with a cache that is simulated slot by
-// slot: whatever the plan says, each sequence must find exactly its own tokens.
+// The scheduler under random arrivals, cancels, pauses and tiny pools, with a cache that is simulated
+// slot by slot: whatever the plan says, and whoever computed a block, each sequence must find its own
+// tokens behind its own past.
 
 #include <gtest/gtest.h>
 
@@ -14,9 +15,9 @@
 namespace engine {
 namespace {
 
+/// What a slot holds. Keys and values depend on every token up to their own.
 struct Cached {
-    std::uint64_t id = 0;
-    std::int32_t position = -1, token = -1;
+    std::vector<std::int32_t> past;  // up to and including the slot's token
     friend bool operator==(const Cached&, const Cached&) = default;
 };
 
@@ -27,6 +28,7 @@ struct Expected {
     bool scored = false;
     std::vector<std::int32_t> scores;    // prompt positions whose rows were planned, in order
     std::uint64_t arrival = 0;
+    bool is_paused = false;
 };
 
 class Simulation {
@@ -43,6 +45,8 @@ public:
         scheduler_.emplace(limits_, *pool_);
         cache_.resize(static_cast<std::size_t>(num_blocks_ * limits_.block_size));
         longest_ = std::min(limits_.context_length, num_blocks_ * limits_.block_size);
+        limits_.prefix_cache = range(0, 4) > 0;
+        num_tokens_ = range(0, 1) == 0 ? 1 : 999;  // two different tokens: prefixes meet often
     }
 
     void run() {
@@ -50,7 +54,13 @@ public:
         for (int i = 0; i < arrivals && !testing::Test::HasFatalFailure(); ++i) {
             if (range(0, 2) == 0) arrive();
             if (range(0, 9) == 0) cancel();
+            if (range(0, 5) == 0) pause_or_resume();
+            if (range(0, 49) == 0) scheduler_->recompute_all();
             step();
+        }
+        for (auto& [id, e] : live_) {
+            scheduler_->resume(base::RequestId{id});
+            e.is_paused = false;
         }
         // Nothing arrives any more: all must finish. Each step moves the first of the order by a
         // token at least, so the bound is what all of them have to do, one after the other.
@@ -63,9 +73,10 @@ public:
         }
         ASSERT_EQ(pool_->num_free(), num_blocks_);
         ASSERT_TRUE(scheduler_->is_idle());
+        num_found_tokens += scheduler_->num_found_tokens();
     }
 
-    static std::uint64_t num_preemptions;  // of all simulations: they must happen
+    static std::uint64_t num_preemptions, num_found_tokens, num_pauses;  // of all simulations: they must happen
 
 private:
     std::int32_t range(std::int32_t low, std::int32_t high) {
@@ -76,7 +87,8 @@ private:
         base::Request r;
         r.id = base::RequestId{++ids_};
         r.prompt.resize(static_cast<std::size_t>(range(1, longest_ + 2)));
-        for (auto& token : r.prompt) token = range(0, 999);
+        for (auto& token : r.prompt) token = range(0, num_tokens_);
+        r.client = static_cast<std::uint64_t>(range(0, 3));
         r.max_tokens = range(0, 3) == 0 ? range(0, 100) : range(0, 12);
         r.priority = range(0, 3) == 0 ? range(0, 3) : 0;
         r.prompt_logprobs = range(0, 3) == 0;
@@ -103,6 +115,17 @@ private:
         const auto it = std::next(live_.begin(), range(0, static_cast<std::int32_t>(live_.size()) - 1));
         ASSERT_NE(scheduler_->remove(base::RequestId{it->first}), nullptr);
         live_.erase(it);
+    }
+
+    void pause_or_resume() {
+        if (live_.empty()) return;
+        const auto it = std::next(live_.begin(), range(0, static_cast<std::int32_t>(live_.size()) - 1));
+        const base::RequestId id{it->first};
+        bool& is_paused = it->second.is_paused;
+        is_paused = range(0, 2) == 0;  // twice the same has no effect
+        is_paused ? scheduler_->pause(id) : scheduler_->resume(id);
+        if (it->first == first_ && is_paused) first_ = 0;
+        ++num_pauses;
     }
 
     void step() {
@@ -135,7 +158,7 @@ private:
         ASSERT_EQ(p.positions.size(), p.tokens.size());
         ASSERT_EQ(p.slots.size(), p.tokens.size());
         ASSERT_EQ(p.block_table.size(), seqs * static_cast<std::size_t>(p.max_blocks));
-        if (!live_.empty()) {
+        if (std::any_of(live_.begin(), live_.end(), [](const auto& l) { return !l.second.is_paused; })) {
             ASSERT_GT(p.num_tokens(), 0) << "a step without work";
         }
 
@@ -146,6 +169,7 @@ private:
             const auto id = static_cast<std::uint64_t>(s.request.id);
             ASSERT_TRUE(live_.contains(id));
             ASSERT_EQ(s.tokens, live_.at(id).tokens) << "tokens lost";
+            ASSERT_FALSE(live_.at(id).is_paused);
             const std::int32_t q = p.cu_q[i + 1] - p.cu_q[i];
             ASSERT_GT(q, 0);
             const bool is_decode = static_cast<std::int32_t>(i) < p.num_decode_seqs;
@@ -159,7 +183,7 @@ private:
                 ASSERT_EQ(p.positions[at], position);
                 ASSERT_EQ(p.tokens[at], s.tokens[static_cast<std::size_t>(position)]);
                 ASSERT_EQ(p.slots[at], slot(i, position));
-                cache_[static_cast<std::size_t>(p.slots[at])] = {id, position, p.tokens[at]};
+                cache_[static_cast<std::size_t>(p.slots[at])] = past(s, position);
             }
             const auto& rows = scheduler_->rows()[i];
             ASSERT_EQ(rows.first, next_row);
@@ -174,10 +198,8 @@ private:
         for (std::size_t i = 0; i < seqs; ++i) {
             const Sequence& s = *scheduler_->scheduled()[i];
             for (std::int32_t position = 0; position < p.kv_len[i]; ++position) {
-                const Cached wanted{static_cast<std::uint64_t>(s.request.id), position,
-                                    s.tokens[static_cast<std::size_t>(position)]};
-                ASSERT_EQ(cache_[static_cast<std::size_t>(slot(i, position))], wanted)
-                    << "request " << wanted.id << ", position " << position;
+                ASSERT_EQ(cache_[static_cast<std::size_t>(slot(i, position))], past(s, position))
+                    << "request " << static_cast<std::uint64_t>(s.request.id) << ", position " << position;
             }
             const std::int32_t used = (p.kv_len[i] + limits_.block_size - 1) / limits_.block_size;
             ASSERT_LE(used, p.max_blocks);
@@ -185,6 +207,9 @@ private:
         }
     }
 
+    [[nodiscard]] static Cached past(const Sequence& s, std::int32_t position) {
+        return {{s.tokens.begin(), s.tokens.begin() + position + 1}};
+    }
     [[nodiscard]] std::int32_t table(std::size_t i, std::int32_t block) const {
         return plan_.block_table[i * static_cast<std::size_t>(plan_.max_blocks) + static_cast<std::size_t>(block)];
     }
@@ -192,13 +217,19 @@ private:
         return table(i, position / limits_.block_size) * limits_.block_size + position % limits_.block_size;
     }
 
-    /// No block has two holders, none is lost; decodes run; what waits is in order.
+    /// Each block has the holders that the pool counts, none is lost; decodes run; what waits is in order.
     void check_blocks() {
-        std::set<BlockId> held;
+        std::map<BlockId, std::int32_t> held;
         const auto& live = scheduler_->live();
         ASSERT_EQ(live.size(), live_.size());
-        for (const Sequence* s : live)
-            for (const BlockId id : s->blocks) ASSERT_TRUE(held.insert(id).second) << "block held twice";
+        for (const Sequence* s : live) {
+            std::set<BlockId> own;
+            for (const BlockId id : s->blocks) {
+                ASSERT_TRUE(own.insert(id).second) << "block held twice";
+                ++held[id];
+            }
+        }
+        for (const auto& [id, count] : held) ASSERT_EQ(pool_->num_holders(id), count);
         ASSERT_EQ(pool_->num_free() + static_cast<std::int32_t>(held.size()), num_blocks_);
 
         for (std::size_t i = 0; i < scheduler_->num_running(); ++i) {
@@ -211,10 +242,10 @@ private:
             const Expected& e = live_.at(static_cast<std::uint64_t>(s->request.id));
             return std::pair{-e.priority, e.arrival};
         };
+        const std::size_t first_paused = live.size() - scheduler_->num_paused();
         for (std::size_t i = scheduler_->num_running(); i < live.size(); ++i) {
-            ASSERT_TRUE(live[i]->blocks.empty());
-            ASSERT_EQ(live[i]->num_computed, 0);
-            if (i > scheduler_->num_running()) {
+            ASSERT_EQ(live[i]->is_paused, i >= first_paused);
+            if (i > scheduler_->num_running() && i != first_paused) {
                 ASSERT_LT(key(live[i - 1]), key(live[i]));
             }
         }
@@ -257,7 +288,7 @@ private:
             for (std::int32_t p = 0; p < e.prompt; ++p) ASSERT_EQ(e.scores[static_cast<std::size_t>(p)], p);
         }
         if (e.max_tokens > 0) {
-            e.tokens.push_back(range(0, 999));
+            e.tokens.push_back(range(0, num_tokens_));
             s.tokens.push_back(e.tokens.back());
         }
         if (s.num_generated() < e.max_tokens && s.num_tokens() < scheduler_->max_sequence_tokens()) return;
@@ -267,7 +298,7 @@ private:
 
     std::mt19937_64 rng_;
     SchedulerLimits limits_;
-    std::int32_t num_blocks_ = 0, longest_ = 0;
+    std::int32_t num_blocks_ = 0, longest_ = 0, num_tokens_ = 0;
     std::optional<BlockPool> pool_;
     std::optional<Scheduler> scheduler_;
     model::StepPlan plan_;
@@ -277,16 +308,20 @@ private:
 };
 
 std::uint64_t Simulation::num_preemptions = 0;
+std::uint64_t Simulation::num_found_tokens = 0;
+std::uint64_t Simulation::num_pauses = 0;
 
 TEST(SchedulerProperty, EverySequenceFindsItsOwnTokensAndEnds) {
     const std::uint64_t first = std::random_device{}();
-    Simulation::num_preemptions = 0;
+    Simulation::num_preemptions = Simulation::num_found_tokens = Simulation::num_pauses = 0;
     for (std::uint64_t seed = first; seed < first + 500; ++seed) {
         SCOPED_TRACE("seed " + std::to_string(seed));
         Simulation{seed}.run();
         if (HasFailure()) return;
     }
     EXPECT_GT(Simulation::num_preemptions, 100U) << "the pools were not tight, seed " << first;
+    EXPECT_GT(Simulation::num_found_tokens, 100U) << "no prefix was shared, seed " << first;
+    EXPECT_GT(Simulation::num_pauses, 100U) << "seed " << first;
 }
 
 }  // namespace

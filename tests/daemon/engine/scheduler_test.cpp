@@ -35,6 +35,7 @@ SchedulerLimits limits() {
 
 struct SchedulerTest : testing::Test {
     void start(const SchedulerLimits& l, std::int32_t num_blocks) {
+        scheduler.reset();
         pool.emplace(num_blocks);
         scheduler.emplace(l, *pool);
     }
@@ -189,6 +190,7 @@ TEST_F(SchedulerTest, WaitsForRoomForTheWholePrompt) {
 TEST_F(SchedulerTest, PreemptsTheLastAndLosesNothing) {
     auto l = limits();
     l.max_num_batched_tokens = 16;
+    l.prefix_cache = false;
     start(l, 4);
     submit(request(1, 7, 9));
     submit(request(2, 7, 9));
@@ -309,6 +311,176 @@ TEST_F(SchedulerTest, ASequenceAllocatesItsVectorsOnce) {
     EXPECT_EQ(s.num_tokens(), 43);
     EXPECT_EQ(s.tokens.data(), tokens);
     EXPECT_EQ(s.blocks.data(), blocks);
+}
+
+TEST_F(SchedulerTest, ASecondPromptStartsBehindWhatTheFirstHasComputed) {
+    start(limits(), 16);
+    base::Request first = request(1, 10), second = request(2, 10);
+    second.prompt = first.prompt;
+    second.prompt[9] = 5;
+    submit(first);
+    for (int i = 0; i < 3; ++i) step();
+    submit(second);
+    step();
+    // Two blocks of four are shared; tokens 8 and 9 are computed beside the first one's decode.
+    EXPECT_EQ(sequence(2).num_cached, 8);
+    EXPECT_EQ(sequence(2).blocks[0], sequence(1).blocks[0]);
+    EXPECT_EQ(sequence(2).blocks[1], sequence(1).blocks[1]);
+    EXPECT_NE(sequence(2).blocks[2], sequence(1).blocks[2]);
+    EXPECT_EQ(plan.tokens, (std::vector<std::int32_t>{7, 108, 5}));
+    EXPECT_EQ(plan.positions, (std::vector<std::int32_t>{11, 8, 9}));
+    EXPECT_EQ(scheduler->num_queried_tokens(), 20U);
+    EXPECT_EQ(scheduler->num_found_tokens(), 8U);
+}
+
+TEST_F(SchedulerTest, APromptThatIsKnownAsAWholeStillComputesItsLastToken) {
+    start(limits(), 16);
+    submit(request(1, 8, 1));
+    step();
+    scheduler->remove(RequestId{1});
+    base::Request again = request(1, 8, 1);
+    again.id = RequestId{2};
+    submit(again);
+    step();
+    EXPECT_EQ(sequence(2).num_cached, 4);
+    EXPECT_EQ(plan.num_tokens(), 4);
+    EXPECT_EQ(plan.logit_rows, std::vector<std::int32_t>{3});
+}
+
+TEST_F(SchedulerTest, AScoredPromptIsComputedWhole) {
+    SchedulerLimits l = limits();
+    l.max_logit_rows = 8;
+    start(l, 16);
+    submit(request(1, 8, 1));
+    step();
+    base::Request scored = request(1, 8, 1);
+    scored.id = RequestId{2};
+    scored.prompt_logprobs = true;
+    scheduler->remove(RequestId{1});
+    submit(scored);
+    step();
+    EXPECT_EQ(plan.num_tokens(), 8);
+    EXPECT_EQ(scheduler->num_queried_tokens(), 8U);
+}
+
+TEST_F(SchedulerTest, TheCacheCanBeOff) {
+    SchedulerLimits l = limits();
+    l.prefix_cache = false;
+    start(l, 16);
+    submit(request(1, 8, 1));
+    step();
+    scheduler->remove(RequestId{1});
+    EXPECT_EQ(pool->num_idle(), 0);
+}
+
+/// One client queues five prompts before another comes with one: the other is second, not sixth.
+TEST_F(SchedulerTest, AClientThatWasGivenLeastComesNext) {
+    SchedulerLimits l = limits();
+    l.max_num_seqs = 1;
+    l.max_logit_rows = 1;
+    start(l, 32);
+    for (std::uint64_t id = 1; id <= 5; ++id) {
+        base::Request r = request(id, 4, 1);
+        r.client = 1;
+        submit(r);
+    }
+    base::Request other = request(6, 4, 1);
+    other.client = 2;
+    submit(other);
+    std::vector<RequestId> order;
+    while (!scheduler->is_idle()) {
+        step();
+        order.push_back(ran.at(0));
+        scheduler->remove(ran.at(0));
+    }
+    EXPECT_EQ(order, ids({1, 6, 2, 3, 4, 5}));
+}
+
+/// A long prompt of one client does not hold up the short one of another until it is done.
+TEST_F(SchedulerTest, PromptsOfTwoClientsShareTheBudgetOverTime) {
+    start(limits(), 32);
+    base::Request longer = request(1, 40);
+    longer.client = 1;
+    submit(longer);
+    step();
+    base::Request shorter = request(2, 6);
+    shorter.client = 2;
+    submit(shorter);
+    step();  // both were given eight tokens so far: who comes late starts level
+    EXPECT_EQ(ran, ids({1}));
+    step();
+    EXPECT_EQ(ran, ids({1, 2}));
+    EXPECT_EQ(sequence(2).num_generated(), 1);
+    EXPECT_LT(sequence(1).num_computed, 40);
+}
+
+TEST_F(SchedulerTest, APausedSequenceKeepsItsBlocksAndGoesOnWhereItWas) {
+    start(limits(), 16);
+    submit(request(1, 6));
+    submit(request(2, 2));
+    step();
+    const auto blocks = sequence(1).blocks;
+    scheduler->pause(RequestId{1});
+    scheduler->pause(RequestId{1});
+    scheduler->pause(RequestId{99});
+    EXPECT_EQ(scheduler->num_paused(), 1U);
+    for (int i = 0; i < 3; ++i) {
+        step();
+        EXPECT_EQ(ran, ids({2}));
+    }
+    EXPECT_EQ(sequence(1).blocks, blocks);
+    scheduler->resume(RequestId{1});
+    step();
+    EXPECT_EQ(ran, ids({1, 2}));
+    EXPECT_EQ(sequence(1).num_tokens(), 8);
+    EXPECT_EQ(scheduler->num_preemptions(), 0U);
+}
+
+TEST_F(SchedulerTest, APausedSequenceGivesWayBeforeAnyOther) {
+    start(limits(), 4);  // 16 tokens
+    submit(request(1, 7, 9));
+    step();
+    scheduler->pause(RequestId{1});
+    submit(request(2, 8, 8));
+    for (int i = 0; i < 4; ++i) {
+        step();
+        EXPECT_EQ(ran, ids({2}));
+    }
+    EXPECT_TRUE(sequence(1).blocks.empty());
+    EXPECT_EQ(scheduler->num_preemptions(), 1U);
+    scheduler->remove(RequestId{2});
+    scheduler->resume(RequestId{1});
+    step();
+    EXPECT_EQ(ran, ids({1}));
+    EXPECT_EQ(sequence(1).num_tokens(), 9);
+}
+
+TEST_F(SchedulerTest, PausedSequencesLeaveTheirPlacesToOthers) {
+    SchedulerLimits l = limits();
+    l.max_num_seqs = 1;
+    l.max_logit_rows = 1;
+    start(l, 16);
+    submit(request(1, 4));
+    step();
+    submit(request(2, 4));
+    step();
+    EXPECT_EQ(ran, ids({1}));
+    scheduler->pause(RequestId{1});
+    step();
+    EXPECT_EQ(ran, ids({2}));
+}
+
+TEST_F(SchedulerTest, RecomputesEverythingFromItsTokens) {
+    start(limits(), 16);
+    submit(request(1, 6));
+    step();
+    step();
+    scheduler->recompute_all();
+    EXPECT_EQ(pool->num_free(), 16);
+    EXPECT_EQ(pool->num_idle(), 0);
+    step();
+    EXPECT_EQ(plan.num_tokens(), 8);  // six of the prompt and the two generated
+    EXPECT_EQ(sequence(1).num_tokens(), 9);
 }
 
 }  // namespace
