@@ -64,6 +64,9 @@ server::Options server_options(const config::Config& config) {
         static_cast<std::size_t>(std::max(config.server.max_body_bytes, config.server.max_frame_bytes));
     o.limits.head_timeout = config.server.read_timeout;
     o.limits.body_timeout = config.server.read_timeout;
+    o.limits.send_budget_bytes = static_cast<std::size_t>(config.server.send_budget_bytes);
+    o.limits.send_high_bytes = std::min(o.limits.send_high_bytes, o.limits.send_budget_bytes / 4);
+    o.limits.pause_timeout = config.server.pause_timeout;
     o.limits.default_max_output_tokens = config.sampling.max_tokens;
     o.sampling.temperature = static_cast<float>(config.sampling.temperature);
     o.sampling.top_p = static_cast<float>(config.sampling.top_p);
@@ -84,6 +87,7 @@ engine::SchedulerLimits scheduler_limits(const config::Config& config, const Sta
     limits.queue_timeout = config.scheduler.queue_timeout;
     limits.block_size = stack.cache->block_size();
     limits.context_length = stack.context_length();
+    limits.prefix_cache = config.scheduler.prefix_cache;
     return limits;
 }
 

@@ -34,6 +34,8 @@ struct Server {
     std::int64_t max_body_bytes = 16 << 20;
     std::int64_t max_head_bytes = 16 << 10;
     std::chrono::milliseconds read_timeout{30'000};
+    std::int64_t send_budget_bytes = 256 << 10;
+    std::chrono::milliseconds pause_timeout{300'000};
     std::chrono::milliseconds drain_timeout{30'000};
     std::filesystem::path api_keys_file;  ///< empty: no authentication, loopback only
     std::vector<std::string> allowed_origins;
@@ -88,6 +90,7 @@ struct Scheduler {
     int max_num_batched_tokens = 512;
     int max_waiting = 256;
     std::chrono::milliseconds queue_timeout{60'000};
+    bool prefix_cache = true;
 };
 
 struct Engine {

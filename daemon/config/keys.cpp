@@ -64,6 +64,12 @@ constexpr Key kKeys[] = {
     {"server", "read_timeout_ms", at<&Config::server, &Server::read_timeout>(), "ms", 100, kDayMs, Rule::none, kLive,
      "How long a peer may take to send one request or finish a handshake. Too small: slow uplinks fail. "
      "Too large: silent peers hold connections."},
+    {"server", "send_budget_bytes", at<&Config::server, &Server::send_budget_bytes>(), "bytes", 4096, 1024 * kMiB, Rule::none, kLive,
+     "Bytes that may wait for one connection's socket before its streams pause; they go on at half of it. Too small: streams "
+     "over slow links stop and go. Too large: each stalled reader holds this much memory."},
+    {"server", "pause_timeout_ms", at<&Config::server, &Server::pause_timeout>(), "ms", 100, kDayMs, Rule::none, kLive,
+     "How long the streams of a connection may stay paused before it is closed with 1008. Too small: a laptop that sleeps "
+     "loses its answer. Too large: readers that stalled hold KV blocks until others need them."},
     {"server", "drain_timeout_ms", at<&Config::server, &Server::drain_timeout>(), "ms", 0, kDayMs, Rule::none, kLive,
      "How long running responses may go on after SIGTERM before they are ended. Too small: answers are cut off. "
      "Too large: a restart waits; keep it below the supervisor's own stop time."},
@@ -136,6 +142,9 @@ constexpr Key kKeys[] = {
     {"scheduler", "queue_timeout_ms", at<&Config::scheduler, &Scheduler::queue_timeout>(), "ms", 0, kDayMs, Rule::none, kLive,
      "How long a request may wait for a place before it is answered with 503. 0: for ever. Too small: short peaks cause errors. "
      "Too large: answers come after the client has given up."},
+    {"scheduler", "prefix_cache", at<&Config::scheduler, &Scheduler::prefix_cache>(), "", 0, 0, Rule::none, kAtStart,
+     "Whether prompts that begin alike are computed once: blocks of the KV cache that nobody holds keep their content until "
+     "they are needed. false: every prompt is computed whole."},
 
     {"engine", "threads", at<&Config::engine, &Engine::threads>(), "threads", 0, 1024, Rule::none, kAtStart,
      "Threads that compute on the CPU. 0: all cores. Too small: cores idle. Too large: threads compete, and a step waits for the slowest."},

@@ -50,6 +50,8 @@ Server::Server(Registry& r)
       send_queue_bytes{r.histogram(Family::stream_send_queue_bytes)},
       stream_stalls{r.counter(Family::stream_stalls_total)},
       stream_stall_nanoseconds{r.counter(Family::stream_stall_seconds_total)},
+      slow_clients_paused{
+          r.counter(Family::slow_client_actions_total, {index(SlowClient::paused)})},
       slow_clients_dropped{
           r.counter(Family::slow_client_actions_total, {index(SlowClient::dropped)})},
       cancel_seconds{r.histogram(Family::cancel_latency_seconds)},

@@ -54,6 +54,7 @@ struct Server {
     Histogram& send_queue_bytes;
     Counter& stream_stalls;
     Counter& stream_stall_nanoseconds;
+    Counter& slow_clients_paused;
     Counter& slow_clients_dropped;
     Histogram& cancel_seconds;
 

@@ -28,6 +28,10 @@ void Dispatcher::cancel(base::RequestId id, bool by_client) {
     link_.cancel(id);
 }
 
+void Dispatcher::pause(base::RequestId id, bool is_paused) {
+    if (live_.contains(static_cast<std::uint64_t>(id))) link_.pause(id, is_paused);
+}
+
 bool Dispatcher::deliver() {
     // A listener may bring deliver() about again only through the io_context, never from inside.
     const bool is_rest = num_delivered_ < batch_.size();

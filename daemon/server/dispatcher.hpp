@@ -39,6 +39,9 @@ public:
     ///                   a stop string that was found
     void cancel(base::RequestId id, bool by_client);
 
+    /// Nothing more is generated for the request, or it goes on. No effect on one that has ended.
+    void pause(base::RequestId id, bool is_paused);
+
     /// Delivers what has arrived, for a few milliseconds, so that sockets get their turn too.
     /// @return  whether there is more: call again soon
     [[nodiscard]] bool deliver();

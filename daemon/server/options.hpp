@@ -27,9 +27,13 @@ struct Limits {
     milliseconds close_timeout{5'000};     ///< wait for the peer's close frame
     milliseconds max_connection_age{3'600'000};
 
-    std::size_t send_high_bytes = 1U << 20U;   ///< a connection's queue: waiting deltas are merged
-    std::size_t send_hard_bytes = 8U << 20U;   ///< and beyond this the client is too slow
+    // What waits for one connection's socket:
+    std::size_t send_high_bytes = 64U << 10U;     ///< above: further text joins deltas that wait
+    std::size_t send_budget_bytes = 256U << 10U;  ///< above: its streams pause, until half of it
+    std::size_t send_hard_bytes = 8U << 20U;      ///< above: the client is given up
     milliseconds write_stall_timeout{60'000};  ///< the peer's kernel took no byte for so long
+    milliseconds pause_timeout{300'000};       ///< its streams were paused for so long
+    milliseconds sse_keep_alive{15'000};       ///< an event stream is not silent for longer
 
     std::size_t max_lanes = 32;      ///< distinct stream_ids of one connection
     std::size_t max_in_flight = 16;  ///< responses running at once on one connection

@@ -17,7 +17,7 @@
 namespace support {
 
 /// The engine's end of an EngineLink without a model: every request is answered by a script, one
-/// token a step, on a thread of its own. Obeys cancels, and counts what is live.
+/// token a step, on a thread of its own. Obeys cancels and pauses, and counts what is live.
 class FakeEngine {
 public:
     /// What becomes of one request.
@@ -45,6 +45,7 @@ public:
     void release() { released_ = true; }
 
     [[nodiscard]] std::size_t num_live() const { return num_live_; }
+    [[nodiscard]] std::size_t num_paused() const { return num_paused_; }
     [[nodiscard]] std::size_t num_started() const { return num_started_; }
     [[nodiscard]] std::size_t num_cancelled() const { return num_cancelled_; }
     [[nodiscard]] std::size_t num_tokens() const { return num_tokens_; }
@@ -64,6 +65,7 @@ private:
         Script script;
         std::size_t position = 0;
         std::int32_t generated = 0;
+        bool is_paused = false;
     };
 
     void run() {
@@ -72,14 +74,14 @@ private:
             while (link_.next(item)) take(item);
             step();
             link_.wake_io();
-            if (live_.empty() || all_held()) link_.wait(1);
+            if (live_.empty() || nothing_moves()) link_.wait(1);
             if (step_us_ > 0) std::this_thread::sleep_for(std::chrono::microseconds{step_us_});
         }
     }
 
-    [[nodiscard]] bool all_held() const {
-        return !released_ && std::all_of(live_.begin(), live_.end(), [](const auto& entry) {
-            return entry.second.script.hold;
+    [[nodiscard]] bool nothing_moves() const {
+        return std::all_of(live_.begin(), live_.end(), [this](const auto& entry) {
+            return entry.second.is_paused || (entry.second.script.hold && !released_);
         });
     }
 
@@ -90,6 +92,9 @@ private:
             ++num_cancelled_;
             finish(found->second, base::FinishReason::cancelled);
             live_.erase(found);
+        } else if (const auto* pause = std::get_if<base::Pause>(&item)) {
+            const auto found = live_.find(static_cast<std::uint64_t>(pause->id));
+            if (found != live_.end()) found->second.is_paused = pause->is_paused;
         } else if (auto* request = std::get_if<base::Request>(&item)) {
             {
                 const std::lock_guard lock{mutex_};
@@ -105,6 +110,8 @@ private:
             live_.emplace(static_cast<std::uint64_t>(live.request.id), std::move(live));
         }
         num_live_ = live_.size();
+        num_paused_ = static_cast<std::size_t>(std::count_if(
+            live_.begin(), live_.end(), [](const auto& entry) { return entry.second.is_paused; }));
     }
 
     void score_prompt(const Live& live) {
@@ -125,7 +132,7 @@ private:
 
     /// One token. @return whether the request is over
     bool advance(Live& live) {
-        if (live.script.hold && !released_) return false;
+        if (live.is_paused || (live.script.hold && !released_)) return false;
         if (live.request.max_tokens == 0) return finish(live, base::FinishReason::length);
         if (live.generated == live.script.fail_after) {
             base::TokenEvent failed = event(live, base::TokenEvent::Kind::finished);
@@ -181,6 +188,7 @@ private:
     std::atomic<std::int64_t> step_us_{0};
     std::atomic<bool> released_{false};
     std::atomic<std::size_t> num_live_{0};
+    std::atomic<std::size_t> num_paused_{0};
     std::atomic<std::size_t> num_started_{0};
     std::atomic<std::size_t> num_cancelled_{0};
     std::atomic<std::size_t> num_tokens_{0};

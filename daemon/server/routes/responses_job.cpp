@@ -19,7 +19,8 @@ public:
         request.input.reset();
         const TurnOrigin origin{http.client, http.received,
                                 is_stream_ ? metrics::Transport::sse : metrics::Transport::http,
-                                http.log_id};
+                                http.log_id, is_stream_ ? &exchange.flow() : nullptr};
+        if (is_stream_) exchange.expect_stream();
         turn_ = std::make_shared<ResponseTurn>(core, std::move(model), std::move(request),
                                                std::move(context), *this, origin);
     }

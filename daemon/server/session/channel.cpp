@@ -72,10 +72,11 @@ std::string_view lane_of(const json::object& message) {
 
 }  // namespace
 
-Channel::Channel(Core& core, Outbox& outbox, std::uint64_t client, std::string log_id,
+Channel::Channel(Core& core, Outbox& outbox, Flow& flow, std::uint64_t client, std::string log_id,
                  std::function<void()> wake)
     : core_{core},
       outbox_{outbox},
+      flow_{flow},
       client_{client},
       log_id_{std::move(log_id)},
       wake_{std::move(wake)} {}
@@ -203,7 +204,8 @@ void Channel::start(Waiting waiting) {
         }
         return refuse(*error);
     }
-    const TurnOrigin origin{client_, waiting.received, metrics::Transport::ws, log_id_};
+    const TurnOrigin origin{client_, waiting.received, metrics::Transport::ws, log_id_,
+                            &flow_};
     lane.parent = std::move(parent);
     lane.turn = std::make_shared<ResponseTurn>(core_, core_.model(), std::move(request),
                                                std::move(context), lane, origin);

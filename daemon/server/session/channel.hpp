@@ -30,8 +30,9 @@ namespace server {
 class Channel {
 public:
     /// @param outbox  where events go
+    /// @param flow    the outbox's
     /// @param wake    tells the writer that there is something new, or to end (is_finished)
-    Channel(Core& core, Outbox& outbox, std::uint64_t client, std::string log_id,
+    Channel(Core& core, Outbox& outbox, Flow& flow, std::uint64_t client, std::string log_id,
             std::function<void()> wake);
     ~Channel();
     Channel(const Channel&) = delete;
@@ -107,6 +108,7 @@ private:
 
     Core& core_;
     Outbox& outbox_;
+    Flow& flow_;
     std::uint64_t client_;
     std::string log_id_;
     std::function<void()> wake_;

@@ -16,7 +16,9 @@ ChoiceJob::ChoiceJob(Core& core, std::shared_ptr<const Model> model, const HttpR
       params_{std::move(params)},
       head_{std::move(head)},
       client_{http.client},
-      received_{http.received} {}
+      received_{http.received} {
+    if (setup_.is_stream) exchange_.expect_stream();
+}
 
 ChoiceJob::~ChoiceJob() {
     if (!is_done_) count(metrics::Outcome::cancelled);
@@ -56,7 +58,7 @@ void ChoiceJob::begin(Prompts prompts) {
                                                          .render_special = !params_.skip_special,
                                                          .at_text_start = setup_.at_text_start},
                                        setup_.report_tokens, choice);
-            if (const auto started = choice.generation_->start(std::move(request)); !started)
+            if (const auto started = choice.generation_->start(std::move(request), setup_.is_stream ? &exchange_.flow() : nullptr); !started)
                 return fail(from_errc(static_cast<base::Errc>(started.error().value())));
         }
     }

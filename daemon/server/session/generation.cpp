@@ -1,6 +1,7 @@
 #include "daemon/server/session/generation.hpp"
 
 #include "daemon/server/core.hpp"
+#include "daemon/server/session/flow.hpp"
 
 #include <chrono>
 #include <utility>
@@ -23,16 +24,23 @@ Generation::Generation(Core& core, std::shared_ptr<const TextCodec> codec, TextS
       report_tokens_{report_tokens} {}
 
 Generation::~Generation() {
+    leave_flow();
     if (is_running_) core_.dispatcher.cancel(id_, true);
 }
 
-base::Result<void> Generation::start(base::Request request) {
+void Generation::leave_flow() {
+    if (flow_ != nullptr) std::exchange(flow_, nullptr)->leave(id_);
+}
+
+base::Result<void> Generation::start(base::Request request, Flow* flow) {
     usage_.prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
     received_ = request.received;
     const auto id = core_.dispatcher.submit(request, *this);
     if (!id) return id.error();
     id_ = *id;
     is_running_ = true;
+    flow_ = flow;
+    if (flow_ != nullptr) flow_->join(id_);
     core_.metrics.prompt_length.observe(static_cast<double>(usage_.prompt_tokens));
     return {};
 }
@@ -120,6 +128,7 @@ void Generation::observe_token_time(base::Clock::time_point at) {
 
 void Generation::end(GenerationEnd end) {
     is_running_ = false;
+    leave_flow();
     std::string rest = is_stopped_ ? std::string{} : stream_->flush();
     core_.metrics.generation_length.observe(static_cast<double>(usage_.output_tokens));
     core_.metrics.request_seconds.observe(seconds(base::Clock::now() - received_));

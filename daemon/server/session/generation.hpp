@@ -13,6 +13,7 @@
 namespace server {
 
 struct Core;
+class Flow;
 
 /// Text that became certain, and the tokens it came from.
 struct Delta {
@@ -51,8 +52,10 @@ public:
     Generation(const Generation&) = delete;
     Generation& operator=(const Generation&) = delete;
 
-    /// @return  Errc::queue_full; the generation is then over, without on_end
-    [[nodiscard]] base::Result<void> start(base::Request request);
+    /// @param flow  of the connection that the text goes to; outlives the generation. Null: the
+    ///              text is kept until it is whole
+    /// @return      Errc::queue_full; the generation is then over, without on_end
+    [[nodiscard]] base::Result<void> start(base::Request request, Flow* flow);
 
     [[nodiscard]] const Usage& usage() const { return usage_; }
 
@@ -61,6 +64,7 @@ private:
     void on_token(base::TokenEvent& event);
     void observe_token_time(base::Clock::time_point at);
     void end(GenerationEnd end);
+    void leave_flow();
 
     Core& core_;
     std::shared_ptr<const TextCodec> codec_;  // held with the model slot and other generations
@@ -70,6 +74,7 @@ private:
     bool is_running_ = false;
     bool is_stopped_ = false;  // by a stop string: what is held back is not shown
     base::RequestId id_{};
+    Flow* flow_ = nullptr;
     std::vector<ScoredToken> held_;  // tokens whose text is still held back
     Usage usage_;
     base::Clock::time_point received_{};

@@ -1,6 +1,7 @@
 #include "daemon/server/session/http_exchange.hpp"
 
 #include "daemon/base/check.hpp"
+#include "daemon/server/core.hpp"
 
 namespace server {
 
@@ -13,6 +14,11 @@ HttpReply error_reply(const ApiError& error) {
         reply.headers.emplace_back("Retry-After", std::to_string(error.retry_after_seconds));
     return reply;
 }
+
+HttpExchange::HttpExchange(Core& core, std::function<void()> wake)
+    : flow_{core.dispatcher, core.metrics, core.options.limits.send_budget_bytes},
+      outbox_{core.options.limits.send_high_bytes, core.options.limits.send_hard_bytes, &flow_},
+      wake_{std::move(wake)} {}
 
 void HttpExchange::reply(HttpReply reply) {
     CHECK(!is_streaming_ && !is_finished_);
@@ -47,6 +53,7 @@ void HttpExchange::finish() {
 }
 
 void HttpExchange::keep_alive() {
+    is_streaming_ = true;
     outbox_.push({": keep-alive\n\n"});
     wake_();
 }

@@ -2,6 +2,7 @@
 
 #include "daemon/base/request.hpp"
 #include "daemon/server/protocol/error.hpp"
+#include "daemon/server/session/flow.hpp"
 #include "daemon/server/session/outbox.hpp"
 
 #include <cstdint>
@@ -14,6 +15,8 @@
 #include <vector>
 
 namespace server {
+
+struct Core;
 
 /// An HTTP request, read whole.
 struct HttpRequest {
@@ -39,8 +42,7 @@ struct HttpReply {
 class HttpExchange {
 public:
     /// @param wake  tells the session that there is something new; cheap, may be called often
-    HttpExchange(std::size_t high_bytes, std::size_t hard_bytes, std::function<void()> wake)
-        : outbox_{high_bytes, hard_bytes}, wake_{std::move(wake)} {}
+    HttpExchange(Core& core, std::function<void()> wake);
 
     // ---- job ----------------------------------------------------------------------------------
 
@@ -58,12 +60,18 @@ public:
     [[nodiscard]] bool is_too_slow() const { return is_too_slow_; }
     /// The stream is complete.
     void finish();
+    /// The answer will be a stream: it may begin with keep_alive(), before there is anything to send.
+    void expect_stream() { expects_stream_ = true; }
+    [[nodiscard]] bool expects_stream() const { return expects_stream_; }
 
     [[nodiscard]] bool is_streaming() const { return is_streaming_; }
+    /// For what is generated while it is sent.
+    [[nodiscard]] Flow& flow() { return flow_; }
 
     // ---- session ------------------------------------------------------------------------------
 
-    /// A comment line, which readers skip, so that proxies see the stream alive.
+    /// A comment line, which readers skip, so that proxies and clients see the stream alive. Only where
+    /// the answer is a stream.
     void keep_alive();
     [[nodiscard]] std::optional<HttpReply> take_reply() { return std::exchange(reply_, {}); }
     [[nodiscard]] bool has_reply() const { return reply_.has_value(); }
@@ -71,9 +79,11 @@ public:
     [[nodiscard]] Outbox& outbox() { return outbox_; }
 
 private:
+    Flow flow_;
     Outbox outbox_;
     std::function<void()> wake_;
     std::optional<HttpReply> reply_;
+    bool expects_stream_ = false;
     bool is_streaming_ = false;
     bool is_finished_ = false;
     bool is_too_slow_ = false;

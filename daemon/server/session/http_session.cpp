@@ -51,7 +51,6 @@ constexpr std::size_t kWriteBytes = 64U << 10U;         // one chunk of a stream
 constexpr std::size_t kMaxPipelinedBytes = 64U << 10U;  // read ahead while an answer is written
 constexpr std::size_t kMaxLingerBytes = 1U << 20U;
 constexpr auto kLingerTime = std::chrono::seconds{2};
-constexpr auto kKeepAliveComment = std::chrono::seconds{15};
 
 std::string_view view(beast::string_view text) {
     return {text.data(), text.size()};
@@ -325,10 +324,9 @@ void HttpSession::upgrade(Parser& parser) {
 }
 
 asio::awaitable<bool> HttpSession::answer(const Header& header, HttpRequest request, Route route) {
-    const Limits& limits = core_.options.limits;
     stream_.expires_never();
-    exchange_ = std::make_unique<HttpExchange>(limits.send_high_bytes, limits.send_hard_bytes,
-                                               [this] { on_news(); });
+    last_write_ = Clock::now();
+    exchange_ = std::make_unique<HttpExchange>(core_, [this] { on_news(); });
     job_ = serve_request(core_, route, std::move(request), *exchange_);
     if (job_ != nullptr) watch_peer();
     while (!exchange_->has_reply() && exchange_->outbox().empty() && !exchange_->is_finished() &&
@@ -504,8 +502,13 @@ void HttpSession::sweep(Clock::time_point now) {
         core_.report(log_id_ + " dropped: the client took no byte for too long");
         return drop();
     }
-    if (exchange_ != nullptr && exchange_->is_streaming() && !exchange_->is_finished() &&
-        exchange_->outbox().empty() && now - last_write_ > kKeepAliveComment) {
+    if (exchange_ != nullptr && exchange_->flow().has_stalled(now, core_.options.limits.pause_timeout)) {
+        core_.metrics.slow_clients_dropped.add();
+        core_.report(log_id_ + " dropped: the client has not read what waits for it for too long");
+        return drop();
+    }
+    if (exchange_ != nullptr && exchange_->expects_stream() && !exchange_->is_finished() &&
+        exchange_->outbox().empty() && now - last_write_ > core_.options.limits.sse_keep_alive) {
         last_write_ = now;
         exchange_->keep_alive();
     }

@@ -2,6 +2,7 @@
 
 #include "daemon/base/check.hpp"
 #include "daemon/server/protocol/json_text.hpp"
+#include "daemon/server/session/flow.hpp"
 
 #include <utility>
 
@@ -10,6 +11,7 @@ namespace server {
 Outbox::Serial Outbox::push(EventText event) {
     bytes_ += event.json.size();
     events_.push_back(std::move(event));
+    changed();
     return first_ + events_.size() - 1;
 }
 
@@ -22,6 +24,7 @@ bool Outbox::merge(Serial serial, std::string_view text) {
     event.json.insert(event.insert_at, escaped);
     event.insert_at += escaped.size();
     bytes_ += escaped.size();
+    changed();
     return true;
 }
 
@@ -31,7 +34,12 @@ std::string Outbox::pop() {
     events_.pop_front();
     ++first_;
     bytes_ -= out.size();
+    changed();
     return out;
+}
+
+void Outbox::changed() {
+    if (flow_ != nullptr) flow_->update(bytes_);
 }
 
 }  // namespace server

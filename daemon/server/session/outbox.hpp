@@ -10,11 +10,13 @@
 
 namespace server {
 
-/// What waits for one client's socket, bounded in bytes by whoever adds.
+class Flow;
+
+/// What waits for one client's socket, bounded in bytes.
 ///
 /// Over the high mark further text of a delta that still waits is put into it, so that a slow
-/// reader costs the bytes of its text and not one event a token. Over the hard mark the client is
-/// too slow: nothing more is generated for it.
+/// reader costs the bytes of its text and not one event a token. The flow is told how much waits and
+/// stops what is generated. Over the hard mark the client is given up: it was stopped long before.
 ///
 /// Thread: io.
 class Outbox {
@@ -22,8 +24,9 @@ public:
     /// Names one waiting event; never reused within an outbox. 0 names none.
     using Serial = std::uint64_t;
 
-    Outbox(std::size_t high_bytes, std::size_t hard_bytes)
-        : high_bytes_{high_bytes}, hard_bytes_{hard_bytes} {}
+    /// @param flow  told of every change; null: nobody is
+    Outbox(std::size_t high_bytes, std::size_t hard_bytes, Flow* flow = nullptr)
+        : high_bytes_{high_bytes}, hard_bytes_{hard_bytes}, flow_{flow} {}
 
     Serial push(EventText event);
     /// Puts text into a waiting delta. False when the queue is short enough for an event of its
@@ -40,11 +43,14 @@ public:
     [[nodiscard]] bool is_over_hard() const { return bytes_ > hard_bytes_; }
 
 private:
+    void changed();
+
     std::deque<EventText> events_;
     Serial first_ = 1;  // of the oldest
     std::size_t bytes_ = 0;
     std::size_t high_bytes_;
     std::size_t hard_bytes_;
+    Flow* flow_;
 };
 
 }  // namespace server

@@ -85,7 +85,7 @@ void ResponseTurn::begin(Parsed<std::vector<std::int32_t>> prompt) {
                                               .render_special = !request_.params.skip_special,
                                               .at_text_start = true},
                             request_.want_logprobs, *this);
-        if (const auto started = generation_->start(std::move(request)); !started)
+        if (const auto started = generation_->start(std::move(request), origin_.flow); !started)
             return refuse(from_errc(static_cast<base::Errc>(started.error().value())));
     }
     has_begun_ = true;

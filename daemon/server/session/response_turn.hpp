@@ -16,6 +16,7 @@
 
 namespace server {
 
+class Flow;
 class ResponseTurn;
 
 /// Where the events of a response go: one lane of a WebSocket, or an HTTP answer.
@@ -40,6 +41,7 @@ struct TurnOrigin {
     base::Clock::time_point received{};
     metrics::Transport transport = metrics::Transport::ws;
     std::string log_id;  ///< of the connection or HTTP request
+    Flow* flow = nullptr;  ///< of the connection, where the answer is streamed
 };
 
 /// One `response.create` from the checked message to its terminal event. Thread: io.

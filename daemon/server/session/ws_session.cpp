@@ -3,6 +3,7 @@
 #include "daemon/server/core.hpp"
 #include "daemon/server/ids.hpp"
 #include "daemon/server/session/channel.hpp"
+#include "daemon/server/session/flow.hpp"
 #include "daemon/server/session/session.hpp"
 #include "daemon/server/session/write_watch.hpp"
 
@@ -80,8 +81,9 @@ public:
           upgrade_{std::move(upgrade)},
           ws_{std::move(stream), std::move(upgrade_.leftover)},
           wake_{ws_.get_executor()},
-          outbox_{core.options.limits.send_high_bytes, core.options.limits.send_hard_bytes},
-          channel_{core, outbox_, core.next_client++, upgrade_.log_id, [this] { notify(); }},
+          flow_{core.dispatcher, core.metrics, core.options.limits.send_budget_bytes},
+          outbox_{core.options.limits.send_high_bytes, core.options.limits.send_hard_bytes, &flow_},
+          channel_{core, outbox_, flow_, core.next_client++, upgrade_.log_id, [this] { notify(); }},
           expires_at_{began_ +
                       std::chrono::duration_cast<Clock::duration>(
                           core.options.limits.max_connection_age *
@@ -158,6 +160,7 @@ private:
     websocket::stream<PrefixedStream> ws_;
     asio::steady_timer wake_;  // never expires; cancelled to wake the writer
     WriteWatch watch_;
+    Flow flow_;
     Outbox outbox_;
     Clock::time_point began_ = Clock::now();
     Channel channel_;
@@ -265,6 +268,13 @@ void WsSession::sweep(Clock::time_point now) {
         core_.metrics.slow_clients_dropped.add();
         core_.report(upgrade_.log_id + " dropped: the client took no byte for too long");
         return drop();
+    }
+    if (flow_.has_stalled(now, limits.pause_timeout) && close_code_ == kOpen) {
+        core_.metrics.slow_clients_dropped.add();
+        core_.report(upgrade_.log_id + " dropped: the client has not read what waits for it for too long");
+        channel_.leave();
+        close(websocket::close_code::policy_error, "slow_consumer");
+        wake_.cancel();
     }
     if (close_code_ != kOpen) {
         if (now - closing_since_ > limits.close_timeout) drop();

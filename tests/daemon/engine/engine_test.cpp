@@ -132,6 +132,66 @@ TEST(Engine, CancellingFreesBlocksBeforeTheNextStep) {
     EXPECT_EQ(loop.metrics.kv_blocks_used.value(), 0);
 }
 
+/// The second turn of a conversation: the first one's blocks, bit for bit what it would compute itself.
+TEST(Engine, APromptBehindACachedPrefixGivesTheSameTokens) {
+    for (const char* model : {"llama-gqa", "glm-dsa-shared"}) {
+        SCOPED_TRACE(model);
+        Loop::Settings settings;
+        settings.model = model;
+        Loop loop{settings};
+        const auto first = random_request(1, kSeed, 70, 6);
+        base::Request second = random_request(2, kSeed + 1, 90, 20);
+        std::copy_n(first.prompt.begin(), 70, second.prompt.begin());
+        loop.submit(first);
+        ++loop.num_open;  // do not stop before the second
+        loop.on_round = [&](std::size_t) {
+            if (loop.num_open > 1 || loop.outcomes.contains(2)) return;
+            --loop.num_open;
+            loop.submit(second);
+        };
+        EXPECT_EQ(loop.run(), "");
+        EXPECT_EQ(loop.metrics.prefix_cache_hits_tokens.value(), 64U);
+        EXPECT_EQ(loop.metrics.prompt_tokens_prefix_hit.value(), 64U);
+        EXPECT_EQ(loop.metrics.prompt_tokens_computed.value(), 70U + 26U);
+        EXPECT_EQ(loop.outcomes.at(2).cached_tokens, 64);
+        EXPECT_EQ(loop.outcomes.at(2).tokens, alone(second, settings).tokens);
+    }
+}
+
+TEST(Engine, APausedRequestGetsItsTokensLaterAndTheSame) {
+    Loop loop{{}};
+    const auto paused = random_request(2, kSeed, 20, 30);
+    loop.submit(random_request(1, kSeed, 30, 60));
+    loop.submit(paused);
+    std::size_t had = 0;
+    loop.on_round = [&](std::size_t round) {
+        if (round == 5) loop.link.pause(base::RequestId{2}, true);
+        if (round == 6) had = loop.outcomes.at(2).tokens.size();
+        if (round == 30) {
+            EXPECT_EQ(loop.outcomes.at(2).tokens.size(), had);
+            EXPECT_EQ(loop.engine.num_live(), 2U);
+            loop.link.pause(base::RequestId{2}, false);
+        }
+    };
+    EXPECT_EQ(loop.run(), "");
+    EXPECT_EQ(loop.outcomes.at(2).tokens, alone(paused).tokens);
+    EXPECT_EQ(loop.metrics.preemptions.value(), 0U);
+    EXPECT_EQ(loop.metrics.kv_blocks_used.value(), 0);
+}
+
+TEST(Engine, APausedRequestCanBeCancelled) {
+    Loop loop{{}};
+    loop.submit(random_request(1, kSeed, 30, 40));
+    loop.submit(random_request(2, kSeed, 20, 30));
+    loop.on_round = [&](std::size_t round) {
+        if (round == 5) loop.link.pause(base::RequestId{2}, true);
+        if (round == 10) loop.cancel(2);
+    };
+    EXPECT_EQ(loop.run(), "");
+    EXPECT_EQ(loop.outcomes.at(2).finish, FinishReason::cancelled);
+    EXPECT_EQ(loop.metrics.kv_blocks_used.value(), 0);
+}
+
 TEST(Engine, CancelsWhatStillWaits) {
     Loop::Settings settings;
     settings.max_num_seqs = 1;
@@ -177,7 +237,10 @@ TEST(Engine, CountsWhatItDoes) {
     EXPECT_EQ(loop.metrics.preemptions.value(), 0U);
     EXPECT_EQ(loop.metrics.wasted_tokens_preempt.value(), 0U);
     EXPECT_EQ(loop.metrics.requests_running.value(), 0);
-    EXPECT_EQ(loop.metrics.kv_blocks_free.value(), 64);
+    EXPECT_EQ(loop.metrics.kv_blocks_free.value() + loop.metrics.kv_blocks_cached.value(), 64);
+    EXPECT_EQ(loop.metrics.kv_blocks_cached.value(), 6);  // 104 tokens in blocks of 16; 6 fill none
+    EXPECT_EQ(loop.metrics.prefix_cache_queries_tokens.value(), 103U);
+    EXPECT_EQ(loop.metrics.prefix_cache_hits_tokens.value(), 0U);
     EXPECT_EQ(loop.metrics.kv_block_size_tokens.value(), 16);
     const auto steps = [](const metrics::Histogram& h) {
         const auto counts = h.snapshot().counts;

@@ -115,6 +115,7 @@ void Loop::take_events() {
             case Kind::admitted:
                 ASSERT_FALSE(o.admitted) << "admitted twice: request " << id;
                 o.admitted = true;
+                o.cached_tokens = e.cached_tokens;
                 break;
             case Kind::prompt_scored:
                 ASSERT_TRUE(o.admitted && !o.scored && o.tokens.empty());

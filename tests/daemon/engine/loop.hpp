@@ -31,6 +31,7 @@ struct Outcome {
     base::FinishReason finish = base::FinishReason::none;
     base::Errc error{};
     std::string detail;
+    std::int32_t cached_tokens = 0;
     bool admitted = false, scored = false;
 };
 

@@ -34,6 +34,7 @@ TEST_P(Preemption, LosesNoToken) {
     settings.max_logit_rows = 8;
     Loop loop{settings};
 
+    const std::vector<std::int32_t> common = random_request(99, seed, 33, 1).prompt;  // two blocks
     std::map<std::uint64_t, base::Request> requests;
     std::multimap<std::size_t, std::uint64_t> arrivals, cancels;
     for (std::uint64_t id = 1; id <= 16; ++id) {
@@ -41,6 +42,7 @@ TEST_P(Preemption, LosesNoToken) {
         r.priority = static_cast<std::int32_t>(range(0, 5)) - 4;
         r.priority = std::max(0, r.priority);
         r.prompt_logprobs = range(0, 5) == 0;
+        if (range(0, 1) == 0) std::copy_n(common.begin(), std::min(common.size(), r.prompt.size()), r.prompt.begin());
         requests.emplace(id, r);
         if (id <= 3)
             loop.submit(r);

@@ -197,6 +197,7 @@ TEST(SlowReader, HttpStreamThatTakesNothingIsDropped) {
 TEST(SlowReader, OverTheHardMarkGenerationEnds) {
     server::Options options = slow_options();
     options.limits.send_hard_bytes = 1'000'000;
+    options.limits.send_budget_bytes = SIZE_MAX;  // as if pausing did not help
     options.limits.write_stall_timeout = 60s;
     TestServer server{{.options = std::move(options),
                        .words = long_word(),
@@ -218,18 +219,144 @@ TEST(SlowReader, OverTheHardMarkGenerationEnds) {
         eventually([&] { return server.metric(R"(assay_connections{transport="ws"})") == "0"; }));
 }
 
+TEST(SlowReader, ItsStreamPausesAndGoesOnWhileOthersRun) {
+    server::Options options = slow_options();
+    options.limits.send_budget_bytes = 200'000;
+    options.limits.write_stall_timeout = 60s;
+    TestServer server{{.options = std::move(options),
+                       .words = long_word(),
+                       .script = [](const base::Request&) {
+                           return FakeEngine::Script{std::vector<std::int32_t>(1000, kWord)};
+                       }}};
+    server.engine->set_step_time(100us);
+    WsClient slow{server.port(), {}, "/v1/responses", 4096};
+    slow.send(kHi);
+    ASSERT_TRUE(eventually([&] { return server.engine->num_paused() == 1; }));
+    // Paused means that nothing more is generated for it, and that others do not notice.
+    WsClient other{server.port()};
+    const auto events = other.turn(
+        R"({"type":"response.create","model":"demo-1b","input":"hi","max_output_tokens":20})");
+    EXPECT_EQ(events.back().at("type").as_string(), "response.incomplete");
+    // Not at once for good: the kernel's buffers grow for a while.
+    EXPECT_TRUE(eventually([&] {
+        const std::size_t before = server.engine->num_tokens();
+        std::this_thread::sleep_for(50ms);
+        return server.engine->num_tokens() == before;
+    }));
+    EXPECT_EQ(server.engine->num_live(), 1U);
+    EXPECT_EQ(server.engine->num_paused(), 1U);
+    EXPECT_NE(server.metric(R"(assay_slow_client_actions_total{action="paused"})"), "0");
+    EXPECT_NE(server.metric("assay_stream_stalls_total"), "0");
+
+    const auto rest = slow.until_terminal();
+    ASSERT_FALSE(rest.back().empty());
+    const json::value& output = rest.back().at("response").at("output");
+    EXPECT_EQ(output.at(0).at("content").at(0).at("text").as_string().size(), 20'000'000U);
+    EXPECT_EQ(server.metric(R"(assay_slow_client_actions_total{action="dropped"})"), "0");
+    EXPECT_NE(server.metric("assay_stream_stall_seconds_total"), "0");
+}
+
+TEST(SlowReader, AResponseBegunOnAPausedConnectionWaitsToo) {
+    server::Options options = slow_options();
+    options.limits.send_budget_bytes = 200'000;
+    options.limits.write_stall_timeout = 60s;
+    TestServer server{{.options = std::move(options),
+                       .words = long_word(),
+                       .script = endless,
+                       .context_length = 1'000'000}};
+    server.engine->set_step_time(100us);
+    WsClient slow{server.port(), {}, "/v1/responses", 4096};
+    slow.send(kHi);
+    ASSERT_TRUE(eventually([&] { return server.engine->num_paused() == 1; }));
+    slow.send(R"({"type":"response.create","model":"demo-1b","input":"hi","stream_id":"b"})");
+    EXPECT_TRUE(eventually([&] { return server.engine->num_paused() == 2; }));
+    slow.reset();
+    EXPECT_TRUE(eventually([&] { return server.engine->num_live() == 0; }));
+}
+
+TEST(SlowReader, WhoIsPausedForTooLongIsClosed) {
+    server::Options options = slow_options();
+    options.limits.write_stall_timeout = 60s;
+    options.limits.pause_timeout = 200ms;
+    TestServer server{{.options = std::move(options),
+                       .words = long_word(),
+                       .script = endless,
+                       .context_length = 1'000'000}};
+    WsClient slow{server.port(), {}, "/v1/responses", 4096};
+    slow.send(kHi);
+    HttpClient stream{server.port()};
+    stream.set_receive_buffer(4096);
+    send_post(stream, "/v1/completions",
+              R"({"model":"demo-1b","prompt":"x","stream":true,"max_tokens":900000})");
+    ASSERT_TRUE(eventually([&] { return server.engine->num_started() == 2; }));
+    EXPECT_TRUE(eventually([&] { return server.engine->num_live() == 0; }));
+    EXPECT_TRUE(eventually([&] {
+        return server.metric(R"(assay_slow_client_actions_total{action="dropped"})") == "2";
+    }));
+}
+
+TEST(Streams, AreKeptAliveBeforeTheirFirstToken) {
+    server::Options options;
+    options.limits.sse_keep_alive = 50ms;
+    TestServer server{{.options = std::move(options), .words = {"late"}, .script = [](const base::Request&) {
+                           FakeEngine::Script script{{kWord}};
+                           script.hold = true;
+                           return script;
+                       }}};
+    HttpClient client{server.port()};
+    send_post(client, "/v1/completions", R"({"model":"demo-1b","prompt":"x","stream":true})");
+    std::string text;
+    ASSERT_TRUE(eventually([&] {
+        text += client.read_some();
+        return text.find(": keep-alive\n\n") != std::string::npos;
+    }));
+    EXPECT_EQ(text.find("data:"), std::string::npos);
+    server.engine->release();
+    ASSERT_TRUE(eventually([&] {
+        text += client.read_some();
+        return text.find("[DONE]") != std::string::npos;
+    }));
+    EXPECT_NE(text.find("late"), std::string::npos);
+}
+
+TEST(Streams, AFailureAfterKeepAliveIsAnEventOfTheStream) {
+    server::Options options;
+    options.limits.sse_keep_alive = 50ms;
+    TestServer server{{.options = std::move(options), .words = {"never"}, .script = [](const base::Request&) {
+                           FakeEngine::Script script{{kWord}};
+                           script.hold = true;
+                           script.fail_after = 0;
+                           return script;
+                       }}};
+    HttpClient client{server.port()};
+    send_post(client, "/v1/chat/completions",
+              R"({"model":"demo-1b","messages":[{"role":"user","content":"x"}],"stream":true})");
+    std::string text;
+    ASSERT_TRUE(eventually([&] {
+        text += client.read_some();
+        return text.find(": keep-alive\n\n") != std::string::npos;
+    }));
+    server.engine->release();
+    ASSERT_TRUE(eventually([&] {
+        text += client.read_some();
+        return text.find("\"error\"") != std::string::npos;
+    }));
+    EXPECT_EQ(text.find("[DONE]"), std::string::npos);
+}
+
 TEST(SlowReader, WhoResumesGetsEveryCharacterInFewerEvents) {
     server::Options options;
     options.limits.send_high_bytes = 4096;
     TestServer server{{.options = std::move(options),
                        .words = {std::string(1000, 'w')},
                        .script = [](const base::Request&) {
-                           return FakeEngine::Script{std::vector<std::int32_t>(3000, kWord)};
-                       }}};
+                           return FakeEngine::Script{std::vector<std::int32_t>(12'000, kWord)};
+                       },
+                       .context_length = 20'000}};
+    server.engine->set_step_time(200us);  // not done before the first pause arrives
     WsClient client{server.port(), {}, "/v1/responses", 4096};
     client.send(kHi);
-    ASSERT_TRUE(eventually(
-        [&] { return server.engine->num_started() == 1 && server.engine->num_live() == 0; }));
+    ASSERT_TRUE(eventually([&] { return server.engine->num_paused() == 1; }));
     const auto events = client.until_terminal();
     ASSERT_FALSE(events.back().empty());
     std::size_t num_characters = 0, num_deltas = 0;
@@ -239,10 +366,10 @@ TEST(SlowReader, WhoResumesGetsEveryCharacterInFewerEvents) {
         ++num_deltas;
         num_characters += events[i].at("delta").as_string().size();
     }
-    EXPECT_EQ(num_characters, 3'000'000U);
-    EXPECT_LT(num_deltas, 3000U);
+    EXPECT_EQ(num_characters, 12'000'000U);
+    EXPECT_LT(num_deltas, 12'000U);
     const json::value& output = events.back().at("response").at("output");
-    EXPECT_EQ(output.at(0).at("content").at(0).at("text").as_string().size(), 3'000'000U);
+    EXPECT_EQ(output.at(0).at("content").at(0).at("text").as_string().size(), 12'000'000U);
 }
 
 // ---- readiness ---------------------------------------------------------------------------------
