@@ -27,7 +27,7 @@ struct Run {
     __m256 min[2];
 };
 
-/// What the first step of a format in two steps leaves in memory: see unpack_iq.hpp.
+/// What the first step of a format in two steps leaves in memory: see codebook.hpp.
 struct Ahead {
     alignas(64) std::uint16_t index[64];  // entries of eight elements: the first 32
     std::uint32_t negative[8];            // of register i, a bit an element
