@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
     app::cli::add_audit(cli);
     app::cli::add_merge(cli);
     app::cli::add_split(cli);
+    app::cli::add_support(cli);
     app::cli::add_complete(cli);
     app::cli::add_logits(cli);
     app::cli::add_bench(cli);

@@ -22,6 +22,7 @@ void add_bench(CLI::App& cli);
 void add_complete(CLI::App& cli);
 void add_merge(CLI::App& cli);
 void add_split(CLI::App& cli);
+void add_support(CLI::App& cli);
 
 /// Options that subcommands with a model have in common.
 struct ModelOptions {
