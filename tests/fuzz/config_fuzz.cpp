@@ -1,0 +1,51 @@
+// Any text at all as a configuration: either a snapshot, whose description reads back as the same
+// snapshot, or mistakes, each with words.
+
+#include "daemon/base/check.hpp"
+#include "daemon/base/error.hpp"
+#include "daemon/config/config.hpp"
+#include "daemon/config/environment.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace {
+
+const config::Environment& environment() {
+    static const config::Environment kEnvironment{
+        {{"ASSAY_KV_BLOCK_SIZE", "64"}}, "/opt/assay/bin", "/work"};
+    return kEnvironment;
+}
+
+/// Without the comments, which tell where a value came from.
+std::string values(const std::string& lines) {
+    std::string out;
+    for (std::size_t at = 0; at < lines.size();) {
+        const std::size_t end = std::min(lines.find('\n', at), lines.size());
+        const std::string line = lines.substr(at, end - at);
+        out += line.substr(0, line.rfind("  # ")) + '\n';
+        at = end + 1;
+    }
+    return out;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    const std::string_view text{reinterpret_cast<const char*>(data), size};
+    std::string described;
+    try {
+        described = config::describe(config::parse(text, "/etc/assay/fuzz.toml", environment()));
+    } catch (const base::StartError& e) {
+        CHECK(e.code() == base::ExitCode::config && !std::string_view{e.what()}.empty());
+        return 0;
+    }
+    // What was accepted is accepted again.
+    const std::string again = config::describe(
+        config::parse(described, "/etc/assay/fuzz.toml", {{}, "/opt/assay/bin", "/work"}));
+    CHECK(values(again) == values(described));
+    return 0;
+}
