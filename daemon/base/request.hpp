@@ -59,10 +59,11 @@ struct TokenLogprobs {
     std::vector<std::pair<std::int32_t, float>> top;  ///< most likely first
 };
 
-/// What the engine says about a request. Per request: first `admitted`, then `prompt_scored` where
+/// What the engine says about a request. Per request: first `accepted` (it will run or be ended with a
+/// reason, as opposed to being refused), then `admitted`, then `prompt_scored` where
 /// asked for, then `token` for each token, the last event carries a finish reason.
 struct TokenEvent {
-    enum class Kind : std::uint8_t { admitted, prompt_scored, token, finished };
+    enum class Kind : std::uint8_t { accepted, admitted, prompt_scored, token, finished };
 
     RequestId id{};
     Kind kind = Kind::token;

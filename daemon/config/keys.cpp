@@ -136,7 +136,7 @@ constexpr Key kKeys[] = {
     {"scheduler", "max_num_batched_tokens", at<&Config::scheduler, &Scheduler::max_num_batched_tokens>(), "tokens", 1, 1'048'576, Rule::none, kAtStart,
      "Tokens in one step, prefill and decode together; at least max_num_seqs. Too small: long prompts take many steps. "
      "Too large: a long prompt delays the next token of everybody else."},
-    {"scheduler", "max_waiting", at<&Config::scheduler, &Scheduler::max_waiting>(), "requests", 0, 1'000'000, Rule::none, kLive,
+    {"scheduler", "max_waiting", at<&Config::scheduler, &Scheduler::max_waiting>(), "requests", 1, 1'000'000, Rule::none, kLive,
      "Requests that may wait for a place; further ones are answered with 503 and Retry-After. Too small: bursts are turned away. "
      "Too large: requests wait longer than their clients do."},
     {"scheduler", "queue_timeout_ms", at<&Config::scheduler, &Scheduler::queue_timeout>(), "ms", 0, kDayMs, Rule::none, kLive,

@@ -91,7 +91,12 @@ void Engine::obey(const base::Submission& control) {
 void Engine::accept(base::Request&& request) {
     const base::RequestId id = request.id;
     if (const auto taken = scheduler_.submit(std::move(request)); !taken)
-        finish(id, FinishReason::error, static_cast<Errc>(taken.error().value()));
+        return finish(id, FinishReason::error, static_cast<Errc>(taken.error().value()));
+    TokenEvent event;
+    event.id = id;
+    event.kind = TokenEvent::Kind::accepted;
+    event.at = base::Clock::now();
+    link_.publish(std::move(event));
 }
 
 void Engine::expire() {
@@ -100,7 +105,7 @@ void Engine::expire() {
     next_expiry_check_ = now_ + std::chrono::milliseconds{kIdleWaitMs};
     expire_if(Errc::deadline, [this](const Sequence& s) { return s.request.deadline <= now_; });
     expire_if(Errc::queue_full, [this](const Sequence& s) {
-        return !s.is_admitted && s.request.received + queue_timeout_ <= now_;
+        return queue_timeout_.count() > 0 && !s.is_admitted && s.request.received + queue_timeout_ <= now_;
     });
     update_num_live();
 }

@@ -21,7 +21,7 @@ struct SchedulerLimits {
     std::int32_t max_waiting = 256;             ///< sequences that wait, preempted ones included
     std::int32_t block_size = 32;               ///< tokens
     std::int32_t context_length = 0;            ///< tokens of one sequence, prompt and generated
-    std::chrono::milliseconds queue_timeout{60'000};  ///< a request not begun by then is refused
+    std::chrono::milliseconds queue_timeout{60'000};  ///< a request not begun by then is refused; 0 = never
     bool prefix_cache = true;                   ///< blocks of equal prefixes are computed once
 };
 

@@ -30,7 +30,6 @@ struct Limits {
     // What waits for one connection's socket:
     std::size_t send_high_bytes = 64U << 10U;     ///< above: further text joins deltas that wait
     std::size_t send_budget_bytes = 256U << 10U;  ///< above: its streams pause, until half of it
-    std::size_t send_hard_bytes = 8U << 20U;      ///< above: the client is given up
     milliseconds write_stall_timeout{60'000};  ///< the peer's kernel took no byte for so long
     milliseconds pause_timeout{300'000};       ///< its streams were paused for so long
     milliseconds sse_keep_alive{15'000};       ///< an event stream is not silent for longer

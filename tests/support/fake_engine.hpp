@@ -27,6 +27,7 @@ public:
         std::int32_t cached_tokens = 0;
         int fail_after = -1;  ///< tokens before `error`; -1: never
         base::Errc error = base::Errc::device_lost;
+        bool refuses = false;  ///< `error` in place of everything else
         bool hold = false;  ///< admitted, then nothing until release()
     };
     using Write = std::function<Script(const base::Request&)>;
@@ -102,6 +103,14 @@ private:
             }
             Live live{std::move(*request), {}};
             live.script = write_(live.request);
+            if (live.script.refuses) {
+                base::TokenEvent refusal = event(live, base::TokenEvent::Kind::finished);
+                refusal.finish = base::FinishReason::error;
+                refusal.error = live.script.error;
+                link_.publish(std::move(refusal));
+                return;
+            }
+            link_.publish(event(live, base::TokenEvent::Kind::accepted));
             base::TokenEvent admitted = event(live, base::TokenEvent::Kind::admitted);
             admitted.cached_tokens = live.script.cached_tokens;
             link_.publish(std::move(admitted));

@@ -37,12 +37,13 @@ private:
     bool merge(Outbox::Serial serial, std::string_view text) override {
         return is_stream_ && exchange_.merge(serial, text);
     }
-    [[nodiscard]] bool is_closed() const override { return exchange_.is_too_slow(); }
     void refuse(const ApiError& error) override { exchange_.refuse(error); }
     void done(ResponseTurn& turn, bool) override {
         if (exchange_.is_finished()) return;  // refused
         if (is_stream_)
             exchange_.finish();
+        else if (turn.error())
+            exchange_.refuse(*turn.error());
         else
             exchange_.reply({.body = turn.final_object()});
     }

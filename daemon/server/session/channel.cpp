@@ -64,6 +64,16 @@ std::string_view string_member(const json::object& message, std::string_view key
     return {value->get_string().data(), value->get_string().size()};
 }
 
+bool has_bad_stream_id(const json::object& message) {
+    const json::value* given = message.if_contains("stream_id");
+    return given != nullptr && !given->is_null() && !is_stream_id(string_member(message, "stream_id"));
+}
+
+ApiError bad_stream_id() {
+    return invalid_request("invalid_stream_id", "stream_id",
+                           "stream_id must be 1 to 256 characters from A-Z a-z 0-9 _ - .");
+}
+
 /// The lane that a message names, where that is possible: "" for the default one or a bad name.
 std::string_view lane_of(const json::object& message) {
     const std::string_view id = string_member(message, "stream_id");
@@ -119,12 +129,7 @@ void Channel::on_create(const json::object& message, std::size_t bytes) {
         core_.count_rejection(error);
         send_error(error, stream_id);
     };
-    const json::value* given = message.if_contains("stream_id");
-    if (given != nullptr && !given->is_null() && stream_id.empty()) {
-        return refuse(
-            invalid_request("invalid_stream_id", "stream_id",
-                            "stream_id must be 1 to 256 characters from A-Z a-z 0-9 _ - ."));
-    }
+    if (has_bad_stream_id(message)) return refuse(bad_stream_id());
     auto lane = lanes_.find(stream_id);
     if (lane == lanes_.end()) {
         const std::size_t num_named = lanes_.size() - (lanes_.contains("") ? 1 : 0);
@@ -260,6 +265,13 @@ std::shared_ptr<const Channel::History> Channel::find_history(std::string_view r
 }
 
 void Channel::on_cancel(const json::object& message) {
+    const auto refuse = [&](const ApiError& error) {
+        count_bad_message();
+        send_error(error, lane_of(message));
+    };
+    if (has_bad_stream_id(message)) return refuse(bad_stream_id());
+    if (const json::value* id = message.if_contains("response_id"); id != nullptr && !id->is_null() && !id->is_string())
+        return refuse(wrong_type("response_id", "a string"));
     const std::string_view response_id = string_member(message, "response_id");
     const std::string_view stream_id = lane_of(message);
     for (auto& [id, lane] : lanes_) {
@@ -367,10 +379,6 @@ Outbox::Serial Channel::Lane::send(std::string_view, EventText event) {
 }
 
 bool Channel::Lane::merge(Outbox::Serial serial, std::string_view text) {
-    // Looked at where text is added, not where a response ends: the last events of one may be
-    // large, but they are few and bounded by its text.
-    if (channel_.outbox_.is_over_hard() && !std::exchange(channel_.is_too_slow_, true))
-        channel_.wake_();
     return channel_.outbox_.merge(serial, text);
 }
 

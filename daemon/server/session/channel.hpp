@@ -54,8 +54,6 @@ public:
     [[nodiscard]] std::uint64_t num_responses() const { return num_responses_; }
     /// The client sent so many bad messages in a short time that the connection should end.
     [[nodiscard]] bool is_abusive() const { return is_abusive_; }
-    /// The client does not read what was generated for it.
-    [[nodiscard]] bool is_too_slow() const { return is_too_slow_; }
 
 private:
     /// What the client may continue from: the items up to and including the answer.
@@ -70,7 +68,6 @@ private:
         Lane(Channel& channel, std::string id) : channel_{channel}, id_{std::move(id)} {}
         Outbox::Serial send(std::string_view type, EventText event) override;
         bool merge(Outbox::Serial serial, std::string_view text) override;
-        [[nodiscard]] bool is_closed() const override { return channel_.is_too_slow_; }
         void refuse(const ApiError& error) override { channel_.send_error(error, id_); }
         void done(ResponseTurn& ended, bool is_success) override;
 
@@ -124,7 +121,6 @@ private:
     bool is_pumping_ = false;
     bool is_expired_ = false;
     bool is_abusive_ = false;
-    bool is_too_slow_ = false;
 };
 
 }  // namespace server

@@ -38,7 +38,6 @@ void ChoiceJob::run(std::function<Prompts(const Model&)> make_prompts) {
 void ChoiceJob::begin(Prompts prompts) {
     if (const auto refusal = core_.refusal()) return fail(*refusal);
     if (!prompts) return fail(prompts.error());
-    has_begun_ = true;
     for (std::size_t p = 0; p < prompts->size(); ++p) {
         for (std::int32_t i = 0; i < setup_.n; ++i) {
             const int index = static_cast<int>(p) * setup_.n + i;
@@ -58,11 +57,15 @@ void ChoiceJob::begin(Prompts prompts) {
                                                          .render_special = !params_.skip_special,
                                                          .at_text_start = setup_.at_text_start},
                                        setup_.report_tokens, choice);
-            if (const auto started = choice.generation_->start(std::move(request), setup_.is_stream ? &exchange_.flow() : nullptr); !started)
+            Flow* const flow = setup_.is_stream ? &exchange_.flow() : nullptr;
+            if (const auto started = choice.generation_->start(std::move(request), flow); !started)
                 return fail(from_errc(static_cast<base::Errc>(started.error().value())));
         }
     }
-    on_begin();
+}
+
+void ChoiceJob::on_accepted() {
+    if (!std::exchange(has_begun_, true)) on_begin();
 }
 
 void ChoiceJob::on_end(Choice& choice, const GenerationEnd& end) {

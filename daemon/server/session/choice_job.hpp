@@ -45,6 +45,7 @@ protected:
         Choice(ChoiceJob& job, int number) : job_{job}, index{number} {}
 
     private:
+        void on_accepted() override { job_.on_accepted(); }
         void on_prompt_scored(std::vector<base::TokenLogprobs>&& logprobs) override {
             job_.on_prompt_scored(*this, std::move(logprobs));
         }
@@ -74,7 +75,7 @@ protected:
     /// Adds what the surface knows to a request made from the common parameters. The default for
     /// max_tokens is to the end of the context.
     virtual void adjust(base::Request& /*request*/) {}
-    /// All choices have been handed to the engine.
+    /// The engine has taken the first choice: from now on the answer is a stream, where one is asked for.
     virtual void on_begin() {}
     virtual void on_prompt_scored(Choice&, std::vector<base::TokenLogprobs>&&) {}
     virtual void on_delta(Choice& choice, Delta&& delta) = 0;
@@ -93,6 +94,7 @@ protected:
 
 private:
     void begin(Prompts prompts);
+    void on_accepted();
     void on_end(Choice& choice, const GenerationEnd& end);
     void complete();
     void fail(const ApiError& error);

@@ -48,6 +48,9 @@ base::Result<void> Generation::start(base::Request request, Flow* flow) {
 void Generation::on_event(base::TokenEvent& event) {
     using Kind = base::TokenEvent::Kind;
     switch (event.kind) {
+        case Kind::accepted:
+            listener_.on_accepted();
+            return;
         case Kind::admitted:
             usage_.cached_tokens = event.cached_tokens;
             if (event.finish == base::FinishReason::none) return;

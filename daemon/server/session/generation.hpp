@@ -33,6 +33,8 @@ struct GenerationEnd {
 class GenerationListener {
 public:
     virtual ~GenerationListener() = default;
+    /// The engine has taken the request: before this, a failure is a refusal.
+    virtual void on_accepted() {}
     /// The log-probabilities of the prompt, where asked for: one entry for each of its tokens.
     virtual void on_prompt_scored(std::vector<base::TokenLogprobs>&& /*logprobs*/) {}
     virtual void on_delta(Delta&& delta) = 0;

@@ -17,7 +17,7 @@ HttpReply error_reply(const ApiError& error) {
 
 HttpExchange::HttpExchange(Core& core, std::function<void()> wake)
     : flow_{core.dispatcher, core.metrics, core.options.limits.send_budget_bytes},
-      outbox_{core.options.limits.send_high_bytes, core.options.limits.send_hard_bytes, &flow_},
+      outbox_{core.options.limits.send_high_bytes, &flow_},
       wake_{std::move(wake)} {}
 
 void HttpExchange::reply(HttpReply reply) {
@@ -25,6 +25,12 @@ void HttpExchange::reply(HttpReply reply) {
     reply_ = std::move(reply);
     is_finished_ = true;
     wake_();
+}
+
+void HttpExchange::refuse(const ApiError& error) {
+    if (!is_streaming_) return reply(error_reply(error));
+    send({error_body(error)}, "error");
+    finish();
 }
 
 Outbox::Serial HttpExchange::send(EventText event, std::string_view name) {
@@ -38,13 +44,6 @@ Outbox::Serial HttpExchange::send(EventText event, std::string_view name) {
     const Outbox::Serial serial = outbox_.push(std::move(event));
     wake_();
     return serial;
-}
-
-bool HttpExchange::merge(Outbox::Serial serial, std::string_view text) {
-    // Looked at where text is added, not where a stream ends: the last events may be large, but
-    // they are few and bounded by the text.
-    if (outbox_.is_over_hard() && !std::exchange(is_too_slow_, true)) wake_();
-    return is_too_slow_ || outbox_.merge(serial, text);
 }
 
 void HttpExchange::finish() {

@@ -48,16 +48,14 @@ public:
 
     /// The whole answer; nothing may follow.
     void reply(HttpReply reply);
-    void refuse(const ApiError& error) { reply(error_reply(error)); }
+    /// The answer is an error: a reply, or the last event where a stream has begun.
+    void refuse(const ApiError& error);
 
     /// One `data:` event, with an `event:` line where a name is given. The first one begins the
     /// stream, after which reply() is no longer possible.
     Outbox::Serial send(EventText event, std::string_view name = {});
-    /// See Outbox::merge; asked before every delta, with serial 0 where it stands alone. Where a
-    /// delta finds the queue over its hard mark, the client is too slow: it is swallowed.
-    bool merge(Outbox::Serial serial, std::string_view text);
-    /// Nothing more need be generated: the session is about to end.
-    [[nodiscard]] bool is_too_slow() const { return is_too_slow_; }
+    /// See Outbox::merge; asked before every delta, with serial 0 where it stands alone.
+    bool merge(Outbox::Serial serial, std::string_view text) { return outbox_.merge(serial, text); }
     /// The stream is complete.
     void finish();
     /// The answer will be a stream: it may begin with keep_alive(), before there is anything to send.
@@ -86,7 +84,6 @@ private:
     bool expects_stream_ = false;
     bool is_streaming_ = false;
     bool is_finished_ = false;
-    bool is_too_slow_ = false;
 };
 
 /// Work that answers one request. Destroying it cancels what it runs. Thread: io.

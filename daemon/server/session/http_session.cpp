@@ -120,7 +120,6 @@ private:
     void set_common_headers(http::fields& fields, const Header& header);
     void watch_peer();
     void notify() { wake_.cancel(); }
-    void on_news();
     [[nodiscard]] bool is_draining() const {
         return is_draining_ || core_.state.phase() == base::ServiceState::Phase::draining;
     }
@@ -146,7 +145,6 @@ private:
     bool is_watching_ = false;
     bool is_first_ = true;
     bool is_gone_ = false;
-    bool is_slow_ = false;
     bool is_draining_ = false;
     bool is_upgraded_ = false;
 };
@@ -326,7 +324,7 @@ void HttpSession::upgrade(Parser& parser) {
 asio::awaitable<bool> HttpSession::answer(const Header& header, HttpRequest request, Route route) {
     stream_.expires_never();
     last_write_ = Clock::now();
-    exchange_ = std::make_unique<HttpExchange>(core_, [this] { on_news(); });
+    exchange_ = std::make_unique<HttpExchange>(core_, [this] { notify(); });
     job_ = serve_request(core_, route, std::move(request), *exchange_);
     if (job_ != nullptr) watch_peer();
     while (!exchange_->has_reply() && exchange_->outbox().empty() && !exchange_->is_finished() &&
@@ -346,16 +344,6 @@ asio::awaitable<bool> HttpSession::answer(const Header& header, HttpRequest requ
     core_.metrics.connections(metrics::Transport::sse).add(-1);
     log(header, is_whole ? 200 : 499);
     co_return is_whole&& keep_alive&& header.version() == 11;
-}
-
-/// The job has written something. It may be in the middle of its work, so it is only looked at.
-void HttpSession::on_news() {
-    if (exchange_ != nullptr && exchange_->is_too_slow() && !std::exchange(is_slow_, true)) {
-        core_.metrics.slow_clients_dropped.add();
-        core_.report(log_id_ + " dropped: the client does not read its stream");
-        asio::post(core_.io, [self = shared_from_this()] { self->drop(); });
-    }
-    notify();
 }
 
 void HttpSession::set_common_headers(http::fields& fields, const Header& header) {

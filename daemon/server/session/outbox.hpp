@@ -16,7 +16,7 @@ class Flow;
 ///
 /// Over the high mark further text of a delta that still waits is put into it, so that a slow
 /// reader costs the bytes of its text and not one event a token. The flow is told how much waits and
-/// stops what is generated. Over the hard mark the client is given up: it was stopped long before.
+/// stops what is generated.
 ///
 /// Thread: io.
 class Outbox {
@@ -25,8 +25,8 @@ public:
     using Serial = std::uint64_t;
 
     /// @param flow  told of every change; null: nobody is
-    Outbox(std::size_t high_bytes, std::size_t hard_bytes, Flow* flow = nullptr)
-        : high_bytes_{high_bytes}, hard_bytes_{hard_bytes}, flow_{flow} {}
+    explicit Outbox(std::size_t high_bytes, Flow* flow = nullptr)
+        : high_bytes_{high_bytes}, flow_{flow} {}
 
     Serial push(EventText event);
     /// Puts text into a waiting delta. False when the queue is short enough for an event of its
@@ -40,7 +40,6 @@ public:
     [[nodiscard]] std::size_t num_events() const { return events_.size(); }
     [[nodiscard]] std::size_t bytes() const { return bytes_; }
     [[nodiscard]] bool is_over_high() const { return bytes_ > high_bytes_; }
-    [[nodiscard]] bool is_over_hard() const { return bytes_ > hard_bytes_; }
 
 private:
     void changed();
@@ -49,7 +48,6 @@ private:
     Serial first_ = 1;  // of the oldest
     std::size_t bytes_ = 0;
     std::size_t high_bytes_;
-    std::size_t hard_bytes_;
     Flow* flow_;
 };
 

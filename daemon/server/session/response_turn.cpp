@@ -42,7 +42,7 @@ ResponseTurn::ResponseTurn(Core& core, std::shared_ptr<const Model> model, Respo
               now_seconds()} {}
 
 ResponseTurn::~ResponseTurn() {
-    if (!is_done_ && has_begun_) count(metrics::Outcome::cancelled);
+    if (!is_done_ && generation_) count(metrics::Outcome::cancelled);
 }
 
 void ResponseTurn::start() {
@@ -88,10 +88,15 @@ void ResponseTurn::begin(Parsed<std::vector<std::int32_t>> prompt) {
         if (const auto started = generation_->start(std::move(request), origin_.flow); !started)
             return refuse(from_errc(static_cast<base::Errc>(started.error().value())));
     }
+    if (generation_) return;
+    on_accepted();
+    finish(ResponseEnd::completed, nullptr);
+}
+
+void ResponseTurn::on_accepted() {
     has_begun_ = true;
     send("response.created", events_.created());
     send("response.in_progress", events_.in_progress());
-    if (!generation_) finish(ResponseEnd::completed, nullptr);
 }
 
 void ResponseTurn::open_item() {
@@ -102,7 +107,6 @@ void ResponseTurn::open_item() {
 }
 
 void ResponseTurn::on_delta(Delta&& delta) {
-    if (sink_.is_closed()) return;
     open_item();
     if (sink_.merge(delta.tokens.empty() ? last_delta_ : 0, delta.text)) {
         events_.add_to_last_delta(delta.text);
@@ -157,6 +161,7 @@ void ResponseTurn::refuse(const ApiError& error) {
 
 void ResponseTurn::finish(ResponseEnd end, const ApiError* error) {
     is_done_ = true;
+    if (error != nullptr) error_ = *error;
     const Usage usage = generation_ ? generation_->usage() : Usage{};
     if (has_item_ && end != ResponseEnd::failed) {
         send("response.output_text.done", events_.text_done());

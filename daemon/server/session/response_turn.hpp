@@ -26,8 +26,6 @@ public:
     virtual Outbox::Serial send(std::string_view type, EventText event) = 0;
     /// See Outbox::merge; asked before every delta, with serial 0 where it stands alone.
     virtual bool merge(Outbox::Serial serial, std::string_view text) = 0;
-    /// Nobody will read what is added: the connection is about to end.
-    [[nodiscard]] virtual bool is_closed() const = 0;
     /// The request is refused; nothing was sent before, nothing follows.
     virtual void refuse(const ApiError& error) = 0;
     /// The turn is over. May destroy the turn.
@@ -66,8 +64,11 @@ public:
     [[nodiscard]] boost::json::array history() const;
     /// The final object, for HTTP without streaming. Set once done.
     [[nodiscard]] const std::string& final_object() const { return final_object_; }
+    /// Why the response failed, or nothing. Set once done.
+    [[nodiscard]] const std::optional<ApiError>& error() const { return error_; }
 
 private:
+    void on_accepted() override;
     void on_delta(Delta&& delta) override;
     void on_end(const GenerationEnd& end) override;
 
@@ -91,6 +92,7 @@ private:
     bool is_done_ = false;
     Outbox::Serial last_delta_ = 0;
     std::string final_object_;
+    std::optional<ApiError> error_;
 };
 
 }  // namespace server

@@ -82,7 +82,7 @@ public:
           ws_{std::move(stream), std::move(upgrade_.leftover)},
           wake_{ws_.get_executor()},
           flow_{core.dispatcher, core.metrics, core.options.limits.send_budget_bytes},
-          outbox_{core.options.limits.send_high_bytes, core.options.limits.send_hard_bytes, &flow_},
+          outbox_{core.options.limits.send_high_bytes, &flow_},
           channel_{core, outbox_, flow_, core.next_client++, upgrade_.log_id, [this] { notify(); }},
           expires_at_{began_ +
                       std::chrono::duration_cast<Clock::duration>(
@@ -126,19 +126,12 @@ private:
     void notify() {
         if (channel_.is_abusive())
             close(websocket::close_code::policy_error, "too_many_bad_messages");
-        if (channel_.is_too_slow()) {
-            if (close_code_ == kOpen) {
-                core_.metrics.slow_clients_dropped.add();
-                core_.report(upgrade_.log_id + " dropped: the client does not read its responses");
-                // The channel is in the middle of its work: what it runs is cancelled after that.
-                asio::post(core_.io, [self = shared_from_this()] { self->channel_.leave(); });
-            }
-            close(websocket::close_code::policy_error, "slow_consumer");
-        }
         wake_.cancel();
     }
+    /// Nothing runs, and all that was said has left.
+    [[nodiscard]] bool is_idle() const { return channel_.is_idle() && outbox_.empty() && !is_writing_; }
     void end_if_idle() {
-        if (!is_draining_ || !channel_.is_idle()) return;
+        if (!is_draining_ || !is_idle()) return;
         close(drain_code_, "going_away");
         wake_.cancel();
     }
@@ -171,6 +164,7 @@ private:
     std::string close_reason_;
     std::uint64_t bytes_in_ = 0;
     std::uint64_t bytes_out_ = 0;
+    bool is_writing_ = false;
     bool is_gone_ = false;
     bool is_draining_ = false;
 };
@@ -241,11 +235,12 @@ asio::awaitable<void> WsSession::write() {
             if (close_code_ == kOpen) co_await wake_.async_wait(kNoThrow);
             continue;
         }
-        if (channel_.is_too_slow()) break;  // what still waits is for nobody
         const std::string event = outbox_.pop();
         const asio::const_buffer bytes = asio::buffer(event);
         watch_.begin(Clock::now());
+        is_writing_ = true;
         const auto [ec, n] = co_await ws_.async_write(bytes, kNoThrow);
+        is_writing_ = false;
         watch_.end();
         if (ec) {
             drop();
@@ -282,7 +277,7 @@ void WsSession::sweep(Clock::time_point now) {
     }
     if (now < expires_at_) return;
     channel_.expire();
-    if (channel_.is_idle()) {
+    if (is_idle()) {
         close(websocket::close_code::going_away, "connection_age");
         wake_.cancel();
     }

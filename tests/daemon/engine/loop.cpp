@@ -112,7 +112,12 @@ void Loop::take_events() {
         Outcome& o = it->second;
         ASSERT_EQ(o.finish, base::FinishReason::none) << "an event after the last of request " << id;
         switch (e.kind) {
+            case Kind::accepted:
+                ASSERT_FALSE(o.accepted) << "accepted twice: request " << id;
+                o.accepted = true;
+                break;
             case Kind::admitted:
+                ASSERT_TRUE(o.accepted);
                 ASSERT_FALSE(o.admitted) << "admitted twice: request " << id;
                 o.admitted = true;
                 o.cached_tokens = e.cached_tokens;

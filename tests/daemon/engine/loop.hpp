@@ -32,7 +32,7 @@ struct Outcome {
     base::Errc error{};
     std::string detail;
     std::int32_t cached_tokens = 0;
-    bool admitted = false, scored = false;
+    bool accepted = false, admitted = false, scored = false;
 };
 
 /// The step loop with its io end on the same thread: whatever the test does between steps happens

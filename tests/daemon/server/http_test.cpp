@@ -138,6 +138,38 @@ TEST(Completions, StreamedLogprobsGoOnFromChunkToChunk) {
     EXPECT_FALSE(all.at(0).contains("usage"));
 }
 
+TEST(Completions, ARefusalOfTheEngineIs503OnEverySurface) {
+    TestServer server{{.words = {"a"}, .script = [](const base::Request&) {
+                           FakeEngine::Script script;
+                           script.refuses = true;
+                           script.error = base::Errc::queue_full;
+                           return script;
+                       }}};
+    for (const char* stream : {"false", "true"}) {
+        for (const auto& [path, body] : std::initializer_list<std::pair<const char*, std::string>>{
+                 {"/v1/completions", R"({"model":"demo-1b","prompt":"x","stream":)"},
+                 {"/v1/chat/completions",
+                  R"({"model":"demo-1b","messages":[{"role":"user","content":"x"}],"stream":)"},
+                 {"/v1/responses", R"({"model":"demo-1b","input":"x","stream":)"}}) {
+            SCOPED_TRACE(path + body + stream);
+            HttpClient client{server.port()};
+            const auto answer = client.post(path, body + stream + "}");
+            EXPECT_EQ(answer.status, 503);
+            EXPECT_EQ(answer.json().at("error").at("code").as_string(), "server_overloaded");
+        }
+    }
+}
+
+TEST(Responses, AFailureIsNotAnswered200) {
+    TestServer server{{.words = {"a"}, .script = [](const base::Request&) {
+                           FakeEngine::Script script{{FakeCodec::kFirstWord}};
+                           script.fail_after = 0;
+                           return script;
+                       }}};
+    HttpClient client{server.port()};
+    EXPECT_EQ(client.post("/v1/responses", R"({"model":"demo-1b","input":"x"})").status, 500);
+}
+
 TEST(Completions, FailureInMidStreamHasAnErrorAndNoDone) {
     TestServer server{{.words = {"a"}, .script = [](const base::Request&) {
                            return FakeEngine::Script{.tokens = {kWord, kWord}, .fail_after = 1};

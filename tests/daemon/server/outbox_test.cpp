@@ -6,7 +6,7 @@ namespace server {
 namespace {
 
 TEST(Outbox, GivesEventsBackInOrderAndCountsTheirBytes) {
-    Outbox outbox{100, 200};
+    Outbox outbox{100};
     outbox.push({"abc"});
     outbox.push({"de"});
     EXPECT_EQ(outbox.bytes(), 5U);
@@ -17,7 +17,7 @@ TEST(Outbox, GivesEventsBackInOrderAndCountsTheirBytes) {
 }
 
 TEST(Outbox, MergesOnlyOverTheHighMark) {
-    Outbox outbox{4, 100};
+    Outbox outbox{4};
     const auto serial = outbox.push({"[x]", 2});
     EXPECT_FALSE(outbox.merge(serial, "y"));  // three bytes wait: short enough
     outbox.push({"zz"});
@@ -28,7 +28,7 @@ TEST(Outbox, MergesOnlyOverTheHighMark) {
 }
 
 TEST(Outbox, DoesNotMergeIntoWhatLeftOrTakesNothing) {
-    Outbox outbox{0, 100};
+    Outbox outbox{0};
     const auto gone = outbox.push({"[a]", 2});
     EXPECT_EQ(outbox.pop(), "[a]");
     const auto closed = outbox.push({"[b]"});
@@ -36,14 +36,6 @@ TEST(Outbox, DoesNotMergeIntoWhatLeftOrTakesNothing) {
     EXPECT_FALSE(outbox.merge(closed, "x"));
     EXPECT_FALSE(outbox.merge(0, "x"));
     EXPECT_EQ(outbox.pop(), "[b]");
-}
-
-TEST(Outbox, IsOverTheHardMarkWhenItIs) {
-    Outbox outbox{1, 3};
-    outbox.push({"abc"});
-    EXPECT_FALSE(outbox.is_over_hard());
-    outbox.push({"d"});
-    EXPECT_TRUE(outbox.is_over_hard());
 }
 
 }  // namespace

@@ -459,14 +459,45 @@ TEST(WebSocket, FullEngineQueueIsAnOverload) {
     TestServer server{{.words = {"a"}, .max_submissions = 2}};
     server.link.stop();  // the engine takes nothing any more
     WsClient client{server.port()};
-    std::string code;
-    for (int i = 0; i < 4 && code.empty(); ++i) {
-        client.send(message(R"("input":"x","stream_id":"l)" + std::to_string(i) + '"'));
-        json::object event = client.next();
-        if (type_of(event) == "response.created") event = client.next();
-        if (type_of(event) == "error") code = event.at("error").at("code").as_string();
-    }
-    EXPECT_EQ(code, "server_overloaded");
+    for (int i = 0; i < 4; ++i) client.send(message(R"("input":"x","stream_id":"l)" + std::to_string(i) + '"'));
+    const json::object event = client.next();
+    EXPECT_EQ(type_of(event), "error");
+    EXPECT_EQ(event.at("error").at("code").as_string(), "server_overloaded");
+}
+
+/// What the engine refuses, as opposed to what fails while it runs, never began.
+TEST(WebSocket, ARefusalOfTheEngineIsAnErrorAndNotAFailedResponse) {
+    TestServer server{{.words = {"a"}, .script = [](const base::Request&) {
+                           FakeEngine::Script script;
+                           script.refuses = true;
+                           script.error = base::Errc::queue_full;
+                           return script;
+                       }}};
+    WsClient client{server.port()};
+    const auto events = client.turn(message(R"("input":"x")"));
+    ASSERT_EQ(events.size(), 1U);
+    EXPECT_EQ(type_of(events[0]), "error");
+    EXPECT_EQ(events[0].at("status").as_int64(), 503);
+    EXPECT_EQ(events[0].at("error").at("code").as_string(), "server_overloaded");
+}
+
+TEST(WebSocket, CancelNamesItsLaneAndResponseProperly) {
+    TestServer server{{.words = {"a"}, .script = [](const base::Request&) {
+                           FakeEngine::Script script;
+                           script.hold = true;
+                           return script;
+                       }}};
+    WsClient client{server.port()};
+    client.send(message(R"("input":"x")"));
+    EXPECT_EQ(type_of(client.next()), "response.created");
+    EXPECT_EQ(type_of(client.next()), "response.in_progress");
+    client.send(R"({"type":"response.cancel","stream_id":"not ok!"})");
+    json::object refused = client.next();
+    EXPECT_EQ(refused.at("error").at("code").as_string(), "invalid_stream_id");
+    client.send(R"({"type":"response.cancel","response_id":5})");
+    refused = client.next();
+    EXPECT_EQ(refused.at("error").at("code").as_string(), "invalid_type");
+    EXPECT_EQ(server.engine->num_live(), 1U);
 }
 
 TEST(WebSocket, TemplateThatRefusesIsTheClientsError) {
