@@ -91,7 +91,8 @@ engine::SchedulerLimits scheduler_limits(const config::Config& config, const Sta
     return limits;
 }
 
-/// Waits for SIGTERM or SIGINT on its own thread; the second one does not wait for anybody.
+/// Waits for signals on its own thread. SIGTERM and SIGINT drain, and the second one does not wait for
+/// anybody; SIGHUP, which also comes when a terminal closes, ends nothing.
 class Signals {
 public:
     Signals(server::Server& server, std::chrono::milliseconds drain_timeout)
@@ -109,9 +110,14 @@ private:
         sigemptyset(&set);
         sigaddset(&set, SIGTERM);
         sigaddset(&set, SIGINT);
+        sigaddset(&set, SIGHUP);
         for (int count = 0;;) {
             int signal = 0;
             if (::sigwait(&set, &signal) != 0 || stopping_) return;
+            if (signal == SIGHUP) {
+                log_warn("event=signal signal=SIGHUP detail=\"ignored: a changed configuration needs a restart\"");
+                continue;
+            }
             if (++count == 1) {
                 log_info(std::string{"event=drain signal="} + (signal == SIGTERM ? "SIGTERM" : "SIGINT"));
                 server.drain(drain_timeout);
@@ -158,6 +164,7 @@ public:
               if (failure.empty()) return;
               log_error("event=engine_failed detail=\"" + failure + "\"");
               state.set(Phase::failed, "engine: " + failure);
+              engine_.refuse_until_stopped(failure);
           }} {}
     ~Service() {
         link_.stop();
@@ -202,7 +209,7 @@ int serve(const config::Config& config) {
     options.services.log = &plugin_log;
     options.on_stage = [&](const std::string& line) {
         log_info("event=start stage=\"" + line + "\"");
-        if (state.phase() == Phase::starting) state.set(Phase::starting, line);
+        state.advance(Phase::starting, Phase::starting, line);
     };
     const auto begin = std::chrono::steady_clock::now();
     Stack stack{config, options};
@@ -228,8 +235,7 @@ int serve(const config::Config& config) {
     server.set_model(card, make_text_codec(*stack.tokenizer, stack.file->metadata(),
                                            config.model.chat_template_file, &worker));
     const Service service{config, stack, link, state, registry};
-    if (state.phase() == Phase::starting) {
-        state.set(Phase::ready, "ready");
+    if (state.advance(Phase::starting, Phase::ready, "ready")) {
         process.ready.set(1);
         log_info("event=ready model=" + card.id + " fingerprint=" + card.fingerprint);
     }

@@ -58,8 +58,7 @@ const std::vector<float>& StepDriver::logits() {
     const assay_tensor rows = stack_.runner->logits();
     logits_.resize(static_cast<std::size_t>(rows.shape[0] * rows.shape[1]));
     const plugin::Device& device = *stack_.resolution.device;
-    device.api().copy(device.self(), logits_.data(), rows.data, logits_.size() * sizeof(float),
-                      stack_.stream->get());
+    device.copy(logits_.data(), rows.data, logits_.size() * sizeof(float), *stack_.stream);
     stack_.stream->sync();
     return logits_;
 }

@@ -21,13 +21,27 @@ public:
         const std::lock_guard lock{mutex_};
         return reason_;
     }
+    /// Whatever was before; but who drains goes on draining.
     void set(Phase phase, std::string reason) {
         const std::lock_guard lock{mutex_};
+        if (this->phase() == Phase::draining && phase != Phase::draining) return;
+        store(phase, std::move(reason));
+    }
+    /// Only from `from`: nobody else's change is overwritten.
+    /// @return  whether it was so
+    bool advance(Phase from, Phase to, std::string reason) {
+        const std::lock_guard lock{mutex_};
+        if (phase() != from) return false;
+        store(to, std::move(reason));
+        return true;
+    }
+
+private:
+    void store(Phase phase, std::string reason) {
         reason_ = std::move(reason);
         phase_.store(phase, std::memory_order_release);
     }
 
-private:
     std::atomic<Phase> phase_{Phase::starting};
     mutable std::mutex mutex_;
     std::string reason_ = "starting";

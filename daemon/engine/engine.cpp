@@ -234,6 +234,13 @@ void Engine::fail_all(const std::string& why) {
     link_.wake_io();
 }
 
+void Engine::refuse_until_stopped(const std::string& why) {
+    while (!link_.stopped()) {
+        fail_all(why);
+        link_.wait(kIdleWaitMs);
+    }
+}
+
 void Engine::update_num_live() {
     num_live_.store(scheduler_.num_running() + scheduler_.num_waiting() + scheduler_.num_paused(),
                     std::memory_order_relaxed);

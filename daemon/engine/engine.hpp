@@ -31,6 +31,9 @@ public:
     /// @return empty, or what failed, for the operator
     [[nodiscard]] std::string run();
 
+    /// After a failure: answers what still arrives with it, until link.stop(). Thread: engine.
+    void refuse_until_stopped(const std::string& why);
+
     /// Sequences that hold KV blocks or wait for them. Any thread.
     [[nodiscard]] std::size_t num_live() const { return num_live_.load(std::memory_order_relaxed); }
 

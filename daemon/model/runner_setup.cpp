@@ -195,7 +195,7 @@ void Runner::allocate() {
     for (const RopeParams& rope : h_.ropes) {
         const auto inv = inverse_frequencies(rope, rope_factors(rope));
         plugin::Buffer& freq = b.inv_freq.emplace_back(bytes(inv.size() * sizeof(double)));
-        device_.api().copy(device_.self(), freq.data(), inv.data(), freq.bytes(), stream_.get());
+        device_.copy(freq.data(), inv.data(), freq.bytes(), stream_);
         stream_.sync();
         b.cos_sin.push_back(f32(T * dim(rope.n_rot)));
     }

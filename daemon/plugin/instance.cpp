@@ -64,6 +64,11 @@ Buffer Device::alloc(std::uint64_t bytes, assay_space space) const {
 
 // ---- Stream -----------------------------------------------------------------------------------
 
+void Device::copy(void* dst, const void* src, std::uint64_t bytes, const Stream& stream) const {
+    if (api_->copy(self_, dst, src, bytes, stream.get()) != ASSAY_OK)
+        throw base::AssayError{"device " + id() + ": a copy of " + std::to_string(bytes) + " bytes failed"};
+}
+
 Stream::Stream(const Device& device, const assay_lanes* lanes, int priority) : device_{device} {
     assay_error err = sdk::make_error();
     if (device.api().stream_create(device.self(), priority, lanes, &stream_, &err) != ASSAY_OK)

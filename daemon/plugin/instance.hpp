@@ -22,6 +22,7 @@ struct Source {
 };
 
 class Device;
+class Stream;
 
 /// Memory of a device, freed on destruction. Move-only.
 class Buffer {
@@ -66,6 +67,8 @@ public:
     [[nodiscard]] bool host_visible() const { return api_->host_visible; }
 
     [[nodiscard]] Buffer alloc(std::uint64_t bytes, assay_space space = ASSAY_SPACE_DEVICE) const;
+    /// Queues a copy between any two spaces. Throws base::AssayError when the device refuses it.
+    void copy(void* dst, const void* src, std::uint64_t bytes, const Stream& stream) const;
 
 private:
     friend class Buffer;

@@ -4,6 +4,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
 
+#include <exception>
 #include <utility>
 
 namespace server {
@@ -22,9 +23,16 @@ void Helper::stop() {
     impl_->pool.join();
 }
 
-void Helper::run(std::function<std::function<void()>()> work) {
-    boost::asio::post(impl_->pool,
-                      [&io = impl_->io, work = std::move(work)] { boost::asio::post(io, work()); });
+void Helper::run(std::function<std::function<void()>()> work, std::function<void(std::string)> failed) {
+    boost::asio::post(impl_->pool, [&io = impl_->io, work = std::move(work), failed = std::move(failed)] {
+        std::function<void()> next;
+        try {
+            next = work();
+        } catch (const std::exception& e) {
+            next = [failed, why = std::string{e.what()}] { failed(why); };
+        }
+        boost::asio::post(io, std::move(next));
+    });
 }
 
 }  // namespace server

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 namespace boost::asio {
 class io_context;
@@ -20,7 +21,9 @@ public:
 
     /// Runs `work` on the helper thread, and what it returns on the io thread. Io thread; what is
     /// captured must not refer to things that may be gone by then, other than weakly.
-    void run(std::function<std::function<void()>()> work);
+    ///
+    /// @param failed  runs there instead when `work` throws, with the words of the exception
+    void run(std::function<std::function<void()>()> work, std::function<void(std::string)> failed);
 
 private:
     struct Impl;

@@ -96,6 +96,10 @@ ApiError from_errc(base::Errc errc, std::string_view detail) {
         case Errc::deadline:
             return server_error(504, "deadline_exceeded", "The request's time is over.", 0);
     }
+    return internal_error();
+}
+
+ApiError internal_error() {
     return server_error(500, "server_error", "Internal error; see the server log.", 0);
 }
 

@@ -35,6 +35,8 @@ using Parsed = boost::system::result<T, ApiError>;
                                                std::string_view param);
 [[nodiscard]] ApiError not_ready(std::string_view reason);
 [[nodiscard]] ApiError draining();
+/// 500: the fault is ours; the words are in the log.
+[[nodiscard]] ApiError internal_error();
 [[nodiscard]] ApiError overloaded(std::string message);
 
 /// The one table from what can go wrong while serving to what a client sees. `detail` is for the

@@ -32,6 +32,12 @@ void ChoiceJob::run(std::function<Prompts(const Model&)> make_prompts) {
                 if (const auto job = self.lock(); job && !job->is_done_)
                     job->begin(std::move(*prompts));
             };
+        },
+        [self = weak_from_this()](const std::string& why) {
+            const auto job = self.lock();
+            if (!job || job->is_done_) return;
+            job->core_.report(job->head_.id + " failed: " + why);
+            job->fail(internal_error());
         });
 }
 

@@ -62,6 +62,12 @@ void ResponseTurn::start() {
                 if (const auto turn = self.lock(); turn && !turn->is_done_)
                     turn->begin(std::move(prompt));
             };
+        },
+        [self = weak_from_this()](const std::string& why) {
+            const auto turn = self.lock();
+            if (!turn || turn->is_done_) return;
+            turn->core_.report(turn->response_id() + " failed: " + why);
+            turn->refuse(internal_error());
         });
 }
 

@@ -72,6 +72,26 @@ TEST(Metadata, AWrongTypeNamesKeyExpectedAndFound) {
     EXPECT_THROW((void)metadata.get_string("nothing"), ModelError);
 }
 
+TEST(ServiceState, WhoDrainsBecomesNothingElse) {
+    using Phase = ServiceState::Phase;
+    ServiceState state;
+    EXPECT_TRUE(state.advance(Phase::starting, Phase::starting, "loading"));
+    EXPECT_EQ(state.reason(), "loading");
+    state.set(Phase::draining, "draining");
+    EXPECT_FALSE(state.advance(Phase::starting, Phase::ready, "ready"));
+    state.set(Phase::failed, "engine: lost");
+    EXPECT_EQ(state.phase(), Phase::draining);
+    EXPECT_EQ(state.reason(), "draining");
+}
+
+TEST(ServiceState, AFailureBeforeTheEndOfTheStartStands) {
+    using Phase = ServiceState::Phase;
+    ServiceState state;
+    state.set(Phase::failed, "engine: lost");
+    EXPECT_FALSE(state.advance(Phase::starting, Phase::ready, "ready"));
+    EXPECT_FALSE(state.is_ready());
+}
+
 TEST(ServiceState, ReasonAndPhaseAreReadWhileTheyChange) {
     ServiceState state;
     EXPECT_EQ(state.phase(), ServiceState::Phase::starting);
