@@ -7,10 +7,10 @@ first. Nothing is checked: the files come from tests/golden.
 import pathlib
 import struct
 
-F32, F16, Q8_0, BF16 = 0, 1, 8, 30
-BLOCK = {F32: (1, 4), F16: (1, 2), Q8_0: (32, 34), BF16: (1, 2)}  # type: elements, bytes
+F32, F16, Q8_0, BF16, MXFP4 = 0, 1, 8, 30, 39
+BLOCK = {F32: (1, 4), F16: (1, 2), Q8_0: (32, 34), BF16: (1, 2), MXFP4: (32, 17)}  # type: elements, bytes
 SCALARS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # value type: bytes
-STRING, ARRAY, UINT32 = 8, 9, 4
+UINT32, FLOAT32, BOOL, STRING, ARRAY = 4, 6, 7, 8, 9
 
 
 def tensor_bytes(ne, kind):
@@ -19,6 +19,15 @@ def tensor_bytes(ne, kind):
         count *= n
     elements, size = BLOCK[kind]
     return count // elements * size
+
+
+def value_bytes(kind, value):
+    """Of an array: (item type, items)."""
+    if kind == STRING:
+        return struct.pack('<Q', len(value.encode())) + value.encode()
+    if kind == ARRAY:
+        return struct.pack('<IQ', value[0], len(value[1])) + b''.join(value_bytes(value[0], v) for v in value[1])
+    return struct.pack('<' + {UINT32: 'I', FLOAT32: 'f', BOOL: '?'}[kind], value)
 
 
 class GgufFile:
@@ -72,6 +81,13 @@ class GgufFile:
 
     def set_int(self, key, value):
         self.values[key] = (UINT32, struct.pack('<I', value))
+
+    def key(self, suffix):
+        """Of the architecture."""
+        return '%s.%s' % (self.values['general.architecture'][1][8:].decode(), suffix)
+
+    def set(self, suffix, kind, value):
+        self.values[self.key(suffix)] = (kind, value_bytes(kind, value))
 
     def write(self, path):
         head = [struct.pack('<4sIQQ', b'GGUF', 3, len(self.tensors), len(self.values))]
