@@ -12,6 +12,7 @@
 #include "daemon/model/kv_cache.hpp"
 #include "daemon/model/model_file.hpp"
 #include "daemon/model/runner.hpp"
+#include "daemon/model/step_driver.hpp"
 #include "daemon/model/weights.hpp"
 #include "daemon/plugin/lanes.hpp"
 #include "daemon/plugin/registry.hpp"
@@ -70,6 +71,10 @@ public:
     [[nodiscard]] const plugin::Attention& decode() const { return decode_own ? *decode_own : *prefill; }
     [[nodiscard]] const model::Hparams& hparams() const { return audit.hparams; }
     [[nodiscard]] std::int32_t context_length() const { return context_length_; }
+    /// Drives the runner by hand. Throws as the driver's constructor does.
+    [[nodiscard]] model::StepDriver driver(std::int32_t num_seqs, std::int32_t max_len) const {
+        return {*runner, *cache, *resolution.device, *stream, num_seqs, max_len};
+    }
     /// The plan for people: backends, fused forms, memory.
     [[nodiscard]] std::string plan_text() const;
 

@@ -174,14 +174,10 @@ void Runner::attend(const assay_tensor& q, const assay_tensor& k, const assay_te
 
     for (std::size_t i = 0; i < num_parts_; ++i) {
         const Part& part = parts_[i];
-        const assay_attention& api = part.plugin->api();
-        void* self = part.plugin->self();
         args.batch = &part.batch;
         args.phase = part.phase;
         args.plan = part.plan;
-        launcher_.attention("attention.append", *part.plugin, [&](assay_error* err) {
-            return api.append(self, layer, &args, launcher_.stream(), err);
-        });
+        launcher_.append(*part.plugin, layer, args);
         if (role == ASSAY_INDEX_FULL) {
             assay_attn_index_args index{};
             index.size = sizeof index;
@@ -194,13 +190,9 @@ void Runner::attend(const assay_tensor& q, const assay_tensor& k, const assay_te
             index.plan = part.plan;
             index.workspace = args.workspace;
             index.workspace_bytes = args.workspace_bytes;
-            launcher_.attention("attention.index", *part.plugin, [&](assay_error* err) {
-                return api.index(self, layer, &index, launcher_.stream(), err);
-            });
+            launcher_.index(*part.plugin, layer, index);
         }
-        launcher_.attention("attention.run", *part.plugin, [&](assay_error* err) {
-            return api.run(self, layer, &args, launcher_.stream(), err);
-        });
+        launcher_.attend(*part.plugin, layer, args);
     }
     if (role != ASSAY_INDEX_NONE) launcher_.tap("topk_slots", args.topk_slots);
 }

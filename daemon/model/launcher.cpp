@@ -56,8 +56,10 @@ assay_matmul Launcher::arguments(const assay_tensor& x, const Groups& groups) co
 void Launcher::run_matmul(const char* op, std::int32_t kind, assay_matmul& args,
                           const plugin::Quant& quant) {
     if (failed_) return;
-    const assay_quant& api = quant.api();
     assay_error err = sdk::make_error();
+    if (interceptor_ != nullptr)
+        return check(op, quant.id(), interceptor_->matmul({op, layer_}, kind, args, quant, &err), err.text);
+    const assay_quant& api = quant.api();
     const auto call = kind == ASSAY_Q_GROUPED   ? api.grouped_matmul
                       : kind == ASSAY_Q_BATCHED ? api.batched_matmul
                                                 : api.matmul;
@@ -126,8 +128,46 @@ void Launcher::grouped_glu(const char* op_name, const Groups& groups, const assa
 void Launcher::rows(const char* op, const Weight& w, const std::int32_t* ids, const assay_tensor& out) {
     if (failed_) return;
     assay_error err = sdk::make_error();
-    check(op, w.quant->id(),
-          w.quant->api().rows(w.quant->self(), &w.abi, ids, out.shape[0], &out, stream_, &err), err.text);
+    const assay_status status =
+        interceptor_ != nullptr
+            ? interceptor_->rows({op, layer_}, w, ids, out, &err)
+            : w.quant->api().rows(w.quant->self(), &w.abi, ids, out.shape[0], &out, stream_, &err);
+    check(op, w.quant->id(), status, err.text);
+}
+
+void Launcher::prepare(const plugin::Attention& plugin, const assay_attn_batch& batch, std::int32_t phase,
+                       void* plan) {
+    if (failed_ || plugin.api().prepare == nullptr) return;
+    assay_error err = sdk::make_error();
+    check("attention.prepare", plugin.id(),
+          plugin.api().prepare(plugin.self(), &batch, phase, plan, stream_, &err), err.text);
+}
+
+void Launcher::append(const plugin::Attention& plugin, std::uint32_t layer, const assay_attn_args& args) {
+    if (failed_) return;
+    assay_error err = sdk::make_error();
+    const assay_status status = interceptor_ != nullptr
+                                    ? interceptor_->append({"attention.append", layer_}, plugin, layer, args, &err)
+                                    : plugin.api().append(plugin.self(), layer, &args, stream_, &err);
+    check("attention.append", plugin.id(), status, err.text);
+}
+
+void Launcher::index(const plugin::Attention& plugin, std::uint32_t layer, const assay_attn_index_args& args) {
+    if (failed_) return;
+    assay_error err = sdk::make_error();
+    const assay_status status = interceptor_ != nullptr
+                                    ? interceptor_->index({"attention.index", layer_}, plugin, layer, args, &err)
+                                    : plugin.api().index(plugin.self(), layer, &args, stream_, &err);
+    check("attention.index", plugin.id(), status, err.text);
+}
+
+void Launcher::attend(const plugin::Attention& plugin, std::uint32_t layer, const assay_attn_args& args) {
+    if (failed_) return;
+    assay_error err = sdk::make_error();
+    const assay_status status = interceptor_ != nullptr
+                                    ? interceptor_->attend({"attention.run", layer_}, plugin, layer, args, &err)
+                                    : plugin.api().run(plugin.self(), layer, &args, stream_, &err);
+    check("attention.run", plugin.id(), status, err.text);
 }
 
 void Launcher::copy_bytes(const char* name, void* dst, const void* src, std::uint64_t bytes) {

@@ -20,6 +20,31 @@ public:
                      const assay_stream* stream) = 0;
 };
 
+/// Stands between the program and its backends, for proofs: makes every call of a step in the
+/// launcher's place, so that it sees arguments and outputs of exactly what serves. A status that is
+/// not OK ends the step like one of the backend's own.
+class Interceptor {
+public:
+    struct Site {
+        const char* op;      ///< "attn_qkv"
+        std::int64_t layer;  ///< -1 outside the layers
+    };
+    virtual ~Interceptor() = default;
+    /// @param kind  ASSAY_Q_MATMUL, _BATCHED or _GROUPED
+    virtual assay_status matmul(const Site& site, std::int32_t kind, const assay_matmul& args,
+                                const plugin::Quant& quant, assay_error* err) = 0;
+    virtual assay_status rows(const Site& site, const Weight& weight, const std::int32_t* ids,
+                              const assay_tensor& out, assay_error* err) = 0;
+    virtual assay_status append(const Site& site, const plugin::Attention& plugin, std::uint32_t layer,
+                                const assay_attn_args& args, assay_error* err) = 0;
+    virtual assay_status index(const Site& site, const plugin::Attention& plugin, std::uint32_t layer,
+                               const assay_attn_index_args& args, assay_error* err) = 0;
+    virtual assay_status attend(const Site& site, const plugin::Attention& plugin, std::uint32_t layer,
+                                const assay_attn_args& args, assay_error* err) = 0;
+    /// The table, and its self, that the next device op goes to.
+    virtual const assay_ops& ops(const Site& site, void** self) = 0;
+};
+
 /// Issues the calls of one step on one stream. The first call that fails is remembered with layer,
 /// op and plugin, and every later call of the step does nothing: a step either ran whole or says
 /// where it stopped.
@@ -43,6 +68,7 @@ public:
     }
     void set_layer(std::int64_t layer) { layer_ = layer; }
     void set_tap(Tap* tap) { tap_ = tap; }
+    void set_interceptor(Interceptor* interceptor) { interceptor_ = interceptor; }
     [[nodiscard]] bool failed() const { return failed_; }
     /// "layer 3, attention.run, plugin \"cpu-flash\": …".
     [[nodiscard]] const std::string& failure() const { return failure_; }
@@ -91,7 +117,9 @@ public:
     template <class Call>
     void op(const char* name, Call&& call) {
         if (failed_) return;
-        check(name, device_.id(), call(device_.ops(), device_.self(), stream_), nullptr);
+        void* self = device_.self();
+        const assay_ops& ops = interceptor_ == nullptr ? device_.ops() : interceptor_->ops({name, layer_}, &self);
+        check(name, device_.id(), call(ops, self, stream_), nullptr);
     }
     void copy_bytes(const char* name, void* dst, const void* src, std::uint64_t bytes);
     void record(const char* name, Event& event) {
@@ -103,14 +131,10 @@ public:
 
     // ---- attention ----------------------------------------------------------------------------
 
-    /// Runs `call(err)`, which returns a status of `plugin`.
-    template <class Call>
-    void attention(const char* name, const plugin::Attention& plugin, Call&& call) {
-        if (failed_) return;
-        assay_error err{};
-        err.size = sizeof err;
-        check(name, plugin.id(), call(&err), err.text);
-    }
+    void prepare(const plugin::Attention& plugin, const assay_attn_batch& batch, std::int32_t phase, void* plan);
+    void append(const plugin::Attention& plugin, std::uint32_t layer, const assay_attn_args& args);
+    void index(const plugin::Attention& plugin, std::uint32_t layer, const assay_attn_index_args& args);
+    void attend(const plugin::Attention& plugin, std::uint32_t layer, const assay_attn_args& args);
 
 private:
     void check(const char* op, const std::string& plugin, assay_status status, const char* words);
@@ -124,6 +148,7 @@ private:
     void* workspace_ = nullptr;
     std::uint64_t workspace_bytes_ = 0;
     Tap* tap_ = nullptr;
+    Interceptor* interceptor_ = nullptr;
     std::int64_t layer_ = -1;
     bool failed_ = false;
     std::string failure_;

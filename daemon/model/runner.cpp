@@ -112,12 +112,7 @@ void Runner::make_parts(const StepPlan& plan) {
     }
     for (std::size_t i = 0; i < num_parts_; ++i) {
         const Part& part = parts_[i];
-        const assay_attention& api = part.plugin->api();
-        if (api.prepare == nullptr) continue;
-        launcher_.attention("attention.prepare", *part.plugin, [&](assay_error* err) {
-            return api.prepare(part.plugin->self(), &part.batch, part.phase, part.plan,
-                               launcher_.stream(), err);
-        });
+        launcher_.prepare(*part.plugin, part.batch, part.phase, part.plan);
     }
 }
 

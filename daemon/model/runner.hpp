@@ -57,6 +57,8 @@ public:
     [[nodiscard]] assay_tensor logits() const;
 
     void set_tap(Tap* tap) { launcher_.set_tap(tap); }
+    /// Every call of the following steps goes through `interceptor`; null: to the backends themselves.
+    void set_interceptor(Interceptor* interceptor) { launcher_.set_interceptor(interceptor); }
     [[nodiscard]] const RunnerLimits& limits() const { return limits_; }
     /// Device memory for activations and workspaces.
     [[nodiscard]] std::uint64_t workspace_bytes() const;

@@ -10,7 +10,7 @@
 #include "cxx/plugin.hpp"
 #include "daemon/app/cli/commands.hpp"
 #include "daemon/app/cli/progress.hpp"
-#include "daemon/app/step_driver.hpp"
+#include "daemon/model/step_driver.hpp"
 #include "daemon/base/error.hpp"
 
 namespace app::cli {
@@ -84,7 +84,7 @@ double kv_bytes(const Stack& stack, double length) {
 }
 
 Figures measure(Stack& stack, const Options& o, int batch, double bandwidth) {
-    StepDriver driver{stack, batch, o.prompt + o.generate};
+    model::StepDriver driver = stack.driver(batch, o.prompt + o.generate);
     const auto vocab = static_cast<std::int32_t>(stack.hparams().vocab_size);
     const std::int32_t chunk = stack.runner->limits().max_tokens;
     std::vector<double> prefill, decode;

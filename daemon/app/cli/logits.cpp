@@ -8,7 +8,7 @@
 
 #include "daemon/app/cli/commands.hpp"
 #include "daemon/app/cli/progress.hpp"
-#include "daemon/app/step_driver.hpp"
+#include "daemon/model/step_driver.hpp"
 #include "daemon/base/error.hpp"
 
 namespace app::cli {
@@ -49,7 +49,7 @@ void run(const Options& o) {
 
     std::ofstream out{o.out, std::ios::binary | std::ios::trunc};
     if (!out) throw base::StartError{base::ExitCode::usage, o.out + ": cannot be written"};
-    StepDriver driver{stack, 1, count};
+    model::StepDriver driver = stack.driver(1, count);
     for (std::int32_t at = 0; at < count; at += chunk) {
         const std::vector<std::int32_t> part(tokens.begin() + at,
                                              tokens.begin() + std::min(at + chunk, count));
