@@ -233,7 +233,9 @@ int serve(const config::Config& config) {
     card.fingerprint = "fp_" + stack.resolution.plan.hash();
     registry.set_model(card.id);
     server.set_model(card, make_text_codec(*stack.tokenizer, stack.file->metadata(),
-                                           config.model.chat_template_file, &worker));
+                                           config.model.chat_template_file, &worker, [](std::string_view detail) {
+                                               log_warn("event=chat_template detail=\"" + std::string{detail} + "\"");
+                                           }));
     const Service service{config, stack, link, state, registry};
     if (state.advance(Phase::starting, Phase::ready, "ready")) {
         process.ready.set(1);

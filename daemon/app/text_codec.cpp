@@ -7,6 +7,7 @@
 #include "daemon/base/error.hpp"
 #include "daemon/text/chat_request.hpp"
 #include "daemon/text/chat_template.hpp"
+#include "daemon/text/control_guard.hpp"
 #include "daemon/text/detokenizer.hpp"
 #include "daemon/text/stop_strings.hpp"
 #include "daemon/text/template_probe.hpp"
@@ -64,6 +65,12 @@ public:
         with_tools_ = load(text::choose_template(metadata, override_source, true));
     }
 
+    [[nodiscard]] bool template_writes_bos() const { return plain_.traits.writes_bos; }
+
+    base::Result<std::vector<std::int32_t>> encode_chat(const server::RenderedChat& chat) const override {
+        return tokenizer_.encode(chat.text, {.add_special = true, .parse_special = true, .plain = chat.plain});
+    }
+
     base::Result<std::vector<std::int32_t>> encode(std::string_view text, bool add_special,
                                                    bool parse_special) const override {
         return tokenizer_.encode(text, {.add_special = add_special, .parse_special = parse_special});
@@ -75,11 +82,16 @@ public:
         const bool has_tools = tools != nullptr && tools->is_array() && !tools->get_array().empty();
         const ChatTemplate& chosen = has_tools ? with_tools_ : plain_;
         const auto* messages = inputs.if_contains("messages");
-        const std::string messages_json = boost::json::serialize(
+        text::ControlGuard guard{tokenizer_};
+        const auto protect = [&guard](boost::json::value value) {
+            guard.protect(value);
+            return boost::json::serialize(value);
+        };
+        const std::string messages_json = protect(
             text::adapt_messages(messages != nullptr && messages->is_array() ? messages->get_array()
                                                                              : boost::json::array{},
                                  chosen.traits));
-        const std::string tools_json = has_tools ? boost::json::serialize(*tools) : std::string{};
+        const std::string tools_json = has_tools ? protect(*tools) : std::string{};
         boost::json::object extra;
         bool add_generation_prompt = true;
         for (const auto& [key, value] : inputs) {
@@ -89,7 +101,7 @@ public:
             else
                 extra.emplace(key, value);
         }
-        const std::string extra_json = extra.empty() ? std::string{} : boost::json::serialize(extra);
+        const std::string extra_json = extra.empty() ? std::string{} : protect(extra);
 
         text::RenderRequest request;
         request.template_source = chosen.source;
@@ -101,7 +113,10 @@ public:
         request.add_generation_prompt = add_generation_prompt;
         text::RenderResult result = worker_->render(request);
         if (!result.is_ok()) return {result.error(), std::move(result.message)};
-        return {{}, std::string{text::without_added_tokens(result.text, tokenizer_)}};
+        auto restored = guard.restore(text::without_added_tokens(result.text, tokenizer_));
+        if (!restored)
+            return {base::Errc::template_failed, "the chat template changed a text that spells a control token"};
+        return {{}, std::move(restored->text), std::move(restored->plain)};
     }
 
     std::unique_ptr<server::TextStream> start(server::TextStreamOptions options) const override {
@@ -133,9 +148,13 @@ private:
 std::shared_ptr<const server::TextCodec> make_text_codec(const text::Tokenizer& tokenizer,
                                                          const base::Metadata& metadata,
                                                          const std::filesystem::path& chat_template_file,
-                                                         text::TemplateWorker* worker) {
+                                                         text::TemplateWorker* worker,
+                                                         const std::function<void(std::string_view)>& warn) {
     const std::string source = chat_template_file.empty() ? std::string{} : read_file(chat_template_file);
-    return std::make_shared<Codec>(tokenizer, metadata, source, worker);
+    auto codec = std::make_shared<Codec>(tokenizer, metadata, source, worker);
+    if (warn && tokenizer.add_bos() && codec->template_writes_bos())
+        warn("the chat template writes BOS, and the tokenizer adds it: prompts keep one of them");
+    return codec;
 }
 
 }  // namespace app

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "daemon/base/error.hpp"
+#include "daemon/text/text_range.hpp"
 
 #include <boost/json/fwd.hpp>
 
@@ -40,6 +41,7 @@ struct RenderedChat {
     boost::system::error_code error;  ///< base::Errc::template_failed where the template refused
     std::string text;  ///< the prompt, without the BOS that encode() adds; with `error` a sentence
                        ///< for the client
+    std::vector<text::TextRange> plain = {};  ///< where users typed what control tokens look like
 };
 
 /// Everything the server needs to know about a model's text. Implemented by daemon/app over
@@ -54,6 +56,13 @@ public:
     /// @param parse_special  the texts of control tokens become those tokens (rendered chats)
     [[nodiscard]] virtual base::Result<std::vector<std::int32_t>> encode(
         std::string_view text, bool add_special, bool parse_special) const = 0;
+
+    /// The tokens of a rendered chat: as encode() with both options, but what users typed becomes
+    /// no control token.
+    [[nodiscard]] virtual base::Result<std::vector<std::int32_t>> encode_chat(
+        const RenderedChat& chat) const {
+        return encode(chat.text, true, true);
+    }
 
     /// Renders the model's chat template. May take long: never called on the io thread.
     /// @param inputs  the template's variables: messages[], tools[] or null,

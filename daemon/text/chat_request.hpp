@@ -22,6 +22,7 @@ struct TemplateTraits {
     bool shows_tool_calls = true;     ///< repeats earlier tool calls
     bool shows_tool_results = true;
     bool has_enable_thinking = false;  ///< enable_thinking changes the end of the prompt
+    bool writes_bos = false;           ///< begins the prompt with the BOS token's text
 };
 
 /// The messages of an OpenAI-style request as a template with these traits can read them:

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "daemon/text/text_range.hpp"
 #include "daemon/text/vocabulary.hpp"
 
 #include <array>
@@ -10,11 +11,6 @@
 #include <vector>
 
 namespace text {
-
-/// A stretch of a text, in bytes.
-struct TextRange {
-    std::size_t begin = 0, end = 0;
-};
 
 /// One stretch of a text: either a special token, or raw text between them.
 struct Fragment {

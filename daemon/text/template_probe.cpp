@@ -112,6 +112,7 @@ TemplateTraits probe_template(TemplateWorker& worker, std::string_view source,
     traits.system_role = contains(prober.render(kSystem), "prb-system") ||
                          contains(prober.render(kSystem, kTools), "prb-system");
     constexpr std::string_view kUser = R"([{"role":"user","content":"x"}])";
+    traits.writes_bos = !bos_token.empty() && prober.render(kUser).starts_with(bos_token);
     traits.has_enable_thinking = prober.render(kUser, "", R"({"enable_thinking":true})") !=
                                  prober.render(kUser, "", R"({"enable_thinking":false})");
     return traits;

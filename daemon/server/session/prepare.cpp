@@ -46,7 +46,7 @@ Parsed<Ids> encode_chat(const Model& model, metrics::Server& metrics, ChatInputs
         metrics.stage_seconds(metrics::Stage::template_).observe(seconds(rendered - begin));
         if (chat.error) return from_errc(base::Errc::template_failed, chat.text);
         // The codec took the BOS that a template writes: encode() gives each its one.
-        auto ids = model.codec->encode(chat.text, true, true);
+        auto ids = model.codec->encode_chat(chat);
         metrics.stage_seconds(metrics::Stage::tokenize)
             .observe(seconds(base::Clock::now() - rendered));
         if (!ids) return encoding_failed(ids.error(), "input");
