@@ -33,7 +33,8 @@ public:
 private:
     base::Result<std::string> canonical_fragment(std::string_view fragment) const override {
         std::string out;
-        for (std::string_view rest = normalize(fragment); !rest.empty();) {
+        const std::string normal = normalize(fragment);
+        for (std::string_view rest = normal; !rest.empty();) {
             const bool is_space = rest.starts_with(kUnderscore);
             out.push_back(is_space ? ' ' : rest.front());
             rest.remove_prefix(is_space ? kUnderscore.size() : 1);

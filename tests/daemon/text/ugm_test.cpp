@@ -168,6 +168,8 @@ TEST(Ugm, NormalizesThroughTheCharsmap) {
         t5({{"a", 1, -1}, {"▁", 1, -1}, {"fi", 1, -1}},
            CharsmapMaker{{{"Ａ", "a"}, {"ﬁ", "fi"}, {"\u3000", " "}, {"\u00AD", ""}}}.blob());
     EXPECT_EQ(encode(metadata, "Ａ\u3000ﬁ\u00ADa"), (Ids{3, 4, 5, 3}));
+    EXPECT_EQ(text::make_tokenizer(metadata)->canonical("Ａ\u3000ﬁ\u00ADa and more of it").value(),
+              "a fia and more of it");
 }
 
 /// The best sum of scores over all ways to cut the text, by trying them all.
