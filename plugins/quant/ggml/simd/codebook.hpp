@@ -26,17 +26,31 @@ ALWAYS_INLINE void look_up_eights(const Book& book, Index index, Run& run) {
         run.q[i] = _mm256_setr_epi64x(at(2 * i), at(2 * i + 1), at(2 * i + 16), at(2 * i + 17));
 }
 
+/// Four entries of four elements, the first one lowest.
+template <class Book, class Index>
+ALWAYS_INLINE __m128i four_entries(const Book& book, Index index, int c) {
+    const auto* at = book.entry;
+#if defined(__AVX512F__)
+    // A load that fills one place costs one operation; an insertion from memory costs two.
+    const auto load = [&](int i) { return _mm_loadu_si32(&at[index(c + i)]); };
+    __m128i out = load(0);
+    out = _mm_mask_broadcastd_epi32(out, 2, load(1));
+    out = _mm_mask_broadcastd_epi32(out, 4, load(2));
+    return _mm_mask_broadcastd_epi32(out, 8, load(3));
+#else
+    const auto entry = [&](int i) { return static_cast<int>(at[index(c + i)]); };
+    return _mm_setr_epi32(entry(0), entry(1), entry(2), entry(3));
+#endif
+}
+
 /// Entries of four elements: register i holds those of the indices 4i to 4i + 3 and 32 on.
 /// @param index  of each of the 64
 template <class Book, class Index>
 ALWAYS_INLINE void look_up_fours(const Book& book, Index index, Run& run) {
-    const auto at = [&](int c) { return static_cast<int>(book.entry[index(c)]); };
     UNROLL
-    for (int i = 0; i < 8; ++i) {
-        const int a = 4 * i, b = a + 32;
-        run.q[i] = _mm256_setr_epi32(at(a), at(a + 1), at(a + 2), at(a + 3), at(b), at(b + 1),
-                                     at(b + 2), at(b + 3));
-    }
+    for (int i = 0; i < 8; ++i)
+        run.q[i] = _mm256_set_m128i(four_entries(book, index, 4 * i + 32),
+                                    four_entries(book, index, 4 * i));
 }
 
 /// @param signs  a bit an element
