@@ -7,8 +7,9 @@ first. Nothing is checked: the files come from tests/golden.
 import pathlib
 import struct
 
-F32, F16, Q8_0, BF16, MXFP4 = 0, 1, 8, 30, 39
-BLOCK = {F32: (1, 4), F16: (1, 2), Q8_0: (32, 34), BF16: (1, 2), MXFP4: (32, 17)}  # type: elements, bytes
+F32, F16, Q5_0, Q8_0, Q4_K, Q5_K, Q6_K, BF16, MXFP4 = 0, 1, 6, 8, 12, 13, 14, 30, 39
+BLOCK = {F32: (1, 4), F16: (1, 2), Q5_0: (32, 22), Q8_0: (32, 34), Q4_K: (256, 144), Q5_K: (256, 176),
+         Q6_K: (256, 210), BF16: (1, 2), MXFP4: (32, 17)}  # type: elements, bytes
 SCALARS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # value type: bytes
 UINT32, FLOAT32, BOOL, STRING, ARRAY = 4, 6, 7, 8, 9
 
