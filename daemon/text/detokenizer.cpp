@@ -2,8 +2,8 @@
 
 namespace text {
 
-std::string Detokenizer::push(std::int32_t id) {
-    std::string_view piece = tokenizer_->token_piece(id, render_special_);
+std::string Detokenizer::push(std::int32_t id, bool render_special) {
+    std::string_view piece = tokenizer_->token_piece(id, render_special);
     if (drop_space_ && !piece.empty()) {
         const bool is_mark = tokenizer_->token_type(id) == TokenType::control;
         if (!is_mark) {

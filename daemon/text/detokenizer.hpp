@@ -29,7 +29,9 @@ public:
           drop_space_{options.at_text_start && tokenizer.add_space_prefix()} {}
 
     /// @return well-formed UTF-8 that this token completes; often ""
-    [[nodiscard]] std::string push(std::int32_t id);
+    [[nodiscard]] std::string push(std::int32_t id) { return push(id, render_special_); }
+    /// The same, with a word of its own on whether this one prints where it is a control token.
+    [[nodiscard]] std::string push(std::int32_t id, bool render_special);
 
     /// Ends the stream: U+FFFD for an unfinished character, else "".
     [[nodiscard]] std::string flush() { return stream_.flush(); }

@@ -9,7 +9,10 @@ void append_event(std::vector<Event>& events, Event event) {
     const bool is_delta = event.kind == Kind::content || event.kind == Kind::reasoning ||
                           event.kind == Kind::arguments;
     if (is_delta && event.text.empty()) return;
-    if (is_delta && !events.empty() && events.back().kind == event.kind)
+    const bool goes_on =
+        is_delta && !events.empty() && events.back().kind == event.kind &&
+        (event.kind == Kind::arguments || events.back().at + events.back().text.size() == event.at);
+    if (goes_on)
         events.back().text.append(event.text);
     else
         events.push_back(std::move(event));
@@ -18,22 +21,22 @@ void append_event(std::vector<Event>& events, Event event) {
 void Calls::begin(std::string name, std::string id) {
     in_.stop_log();
     open_ = true;
-    append_event(*events_, {Event::Kind::call_begin, std::move(name), num_calls_++, std::move(id)});
+    append_event(*events_, {Event::Kind::call_begin, std::move(name), num_calls_++, std::move(id), 0});
 }
 
 void Calls::arguments(std::string_view text) {
-    append_event(*events_, {Event::Kind::arguments, std::string{text}, num_calls_ - 1, {}});
+    append_event(*events_, {Event::Kind::arguments, std::string{text}, num_calls_ - 1, {}, 0});
 }
 
 void Calls::end(std::string id) {
     open_ = false;
-    append_event(*events_, {Event::Kind::call_end, {}, num_calls_ - 1, std::move(id)});
+    append_event(*events_, {Event::Kind::call_end, {}, num_calls_ - 1, std::move(id), 0});
     in_.start_log();
 }
 
 void Calls::fail() {
     open_ = false;
-    append_event(*events_, {Event::Kind::call_failed, reason_, num_calls_ - 1, {}});
+    append_event(*events_, {Event::Kind::call_failed, reason_, num_calls_ - 1, {}, 0});
 }
 
 Found read_name(Cursor& in, std::string& name) {

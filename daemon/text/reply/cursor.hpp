@@ -39,7 +39,10 @@ public:
     void take(std::size_t bytes) {
         if (logging_) log_.append(text_, at_, bytes);
         at_ += bytes;
+        num_taken_ += bytes;
     }
+    /// Bytes read since the reply began.
+    [[nodiscard]] std::size_t num_taken() const noexcept { return num_taken_; }
 
     /// "no text is left": `no` to any mark once the reply has ended.
     [[nodiscard]] Found unknown() const noexcept { return closed_ ? Found::no : Found::more; }
@@ -106,6 +109,7 @@ public:
 private:
     std::string text_;
     std::size_t at_ = 0;
+    std::size_t num_taken_ = 0;
     std::string log_;
     bool logging_ = false;
     bool closed_ = false;

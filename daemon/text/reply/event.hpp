@@ -20,11 +20,14 @@ struct Event {
     std::string text;
     std::size_t call = 0;  ///< index of the call in the reply; no two calls are open at once
     std::string id;        ///< call_begin, call_end: the id that the model gave the call, or ""
+    /// content, reasoning: where `text` begins in the reply as it was fed, in bytes; it stands there
+    /// without a gap.
+    std::size_t at = 0;
 
     friend bool operator==(const Event&, const Event&) = default;
 };
 
-/// Appends an event; text that goes on the last one is joined to it.
+/// Appends an event; text that goes on the last one without a gap is joined to it.
 void append_event(std::vector<Event>& events, Event event);
 
 }  // namespace reply

@@ -4,6 +4,8 @@
 #include "daemon/text/reply/marked_calls.hpp"
 #include "daemon/text/reply/tagged_calls.hpp"
 
+#include <algorithm>
+
 namespace reply {
 
 namespace {
@@ -28,6 +30,12 @@ constexpr Mark kHarmony[] = {{"<|channel|>", make<HarmonyHeaderReader>},
                              {"<|return|>", make<HarmonyEndReader>},
                              {"<|call|>", make<HarmonyEndReader>}};
 
+constexpr std::string_view kGlmInner[] = {"<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"};
+constexpr std::string_view kFunctionInner[] = {"</function>", "<parameter=", "</parameter>"};
+constexpr std::string_view kDeepseekInner[] = {"<｜tool▁sep｜>", "<｜tool▁call▁end｜>"};
+constexpr std::string_view kMistralInner[] = {"[ARGS]", "[CALL_ID]"};
+constexpr std::string_view kHarmonyInner[] = {"<|message|>", "<|constrain|>"};
+
 // The first whose mark a template contains; the more telling marks come first.
 constexpr Format kFormats[] = {
     {.name = "dsml",
@@ -37,21 +45,29 @@ constexpr Format kFormats[] = {
     {.name = "deepseek",
      .template_mark = "<｜tool▁call",
      .calls = kDeepseek,
-     .close_mark = "<｜tool▁calls▁end｜>"},
-    {.name = "glm", .template_mark = "<arg_key>", .calls = kGlm, .close_mark = "</tool_call>"},
+     .close_mark = "<｜tool▁calls▁end｜>",
+     .inner_marks = kDeepseekInner},
+    {.name = "glm",
+     .template_mark = "<arg_key>",
+     .calls = kGlm,
+     .close_mark = "</tool_call>",
+     .inner_marks = kGlmInner},
     {.name = "qwen3-coder",
      .template_mark = "<function=",
      .calls = kFunction,
-     .close_mark = "</tool_call>"},
+     .close_mark = "</tool_call>",
+     .inner_marks = kFunctionInner},
     {.name = "mistral",
      .template_mark = "[TOOL_CALLS]",
      .think_open = "[THINK]",
      .think_close = "[/THINK]",
-     .calls = kMistral},
+     .calls = kMistral,
+     .inner_marks = kMistralInner},
     {.name = "harmony",
      .template_mark = "<|channel|>",
      .calls = kHarmony,
      .close_mark = "<|call|>",
+     .inner_marks = kHarmonyInner,
      .has_channels = true},
     {.name = "hermes",
      .template_mark = "<tool_call>",
@@ -74,6 +90,15 @@ const Format& detect_format(std::string_view template_source) {
     for (const Format& format : kFormats)
         if (template_source.find(format.template_mark) != template_source.npos) return format;
     return kFormats[std::size(kFormats) - 1];  // not reached: the last mark is in every text
+}
+
+bool belongs_to_mark(const Format& format, std::string_view piece) {
+    constexpr std::size_t kMinBytes = 3;  // of a token that can be nothing else
+    if (piece.size() < kMinBytes) return false;
+    const auto is_in = [piece](std::string_view mark) { return mark.find(piece) != mark.npos; };
+    return is_in(format.think_open) || is_in(format.think_close) || is_in(format.close_mark) ||
+           std::ranges::any_of(format.inner_marks, is_in) ||
+           std::ranges::any_of(format.calls, is_in, &Mark::text);
 }
 
 bool opens_reasoning(const Format& format, std::string_view prompt) {

@@ -24,6 +24,7 @@ struct Format {
     std::string_view think_close = "</think>";
     std::span<const Mark> calls = {};
     std::string_view close_mark = {};  ///< ends calls; behind one that was read it says nothing
+    std::span<const std::string_view> inner_marks = {};  ///< further marks, inside of calls
     /// Reads a reply that begins with '{', where that may be a call; only declared tools are
     /// called.
     std::unique_ptr<CallReader> (*bare_object)() = nullptr;
@@ -36,6 +37,10 @@ struct Format {
 /// The format of the replies that a chat template asks for, by the marks the template contains: the
 /// first of the table that fits.
 [[nodiscard]] const Format& detect_format(std::string_view template_source);
+
+/// Whether a token that prints as `piece` is a mark of the format or a part of one: such tokens
+/// have to print where replies are read, control tokens or not.
+[[nodiscard]] bool belongs_to_mark(const Format& format, std::string_view piece);
 
 /// Whether a rendered prompt leaves the reasoning open, so that the reply begins inside of it.
 [[nodiscard]] bool opens_reasoning(const Format& format, std::string_view prompt);

@@ -26,7 +26,7 @@ void Parser::feed(std::string_view text, std::vector<Event>& events) {
 void Parser::finish(std::vector<Event>& events) {
     in_.close();
     run(events);
-    if (mode_ == Mode::content) say({}, events);
+    if (mode_ == Mode::content) say({}, in_.num_taken(), events);
     space_.clear();
 }
 
@@ -51,7 +51,7 @@ bool Parser::read_text(std::vector<Event>& events) {
     // Marks and white space aside, text ends where one of them may begin.
     const std::string_view here = in_.rest();
     const std::size_t n = std::min(here.find_first_of(" \t\r\n<[", 1), here.size());
-    say(here.substr(0, n), events);
+    say(here.substr(0, n), in_.num_taken(), events);
     in_.take(n);
     return true;
 }
@@ -135,13 +135,14 @@ bool Parser::read_call(std::vector<Event>& events) {
 
 void Parser::give_back(std::vector<Event>& events) {
     const std::string text = in_.log();
+    const std::size_t at = in_.num_taken() - text.size();
     in_.stop_log();
     const std::size_t end = text.find_last_not_of(kSpace) + 1;  // 0 where there is none
-    if (end > 0) say(std::string_view{text}.substr(0, end), events);
+    if (end > 0) say(std::string_view{text}.substr(0, end), at, events);
     hold_space(std::string_view{text}.substr(end), events);
     if (end > 0 || in_.empty()) return;
     // Nothing was read, so this is where a mark would be found again.
-    say(in_.rest().substr(0, 1), events);
+    say(in_.rest().substr(0, 1), in_.num_taken(), events);
     in_.take(1);
 }
 
@@ -158,9 +159,10 @@ bool Parser::skip_broken_call() {
     return true;
 }
 
-void Parser::say(std::string_view text, std::vector<Event>& events) {
+void Parser::say(std::string_view text, std::size_t at, std::vector<Event>& events) {
     const auto kind = mode_ == Mode::content ? Event::Kind::content : Event::Kind::reasoning;
-    append_event(events, {kind, std::exchange(space_, {}).append(text), 0, {}});
+    at -= space_.size();
+    append_event(events, {kind, std::exchange(space_, {}).append(text), 0, {}, at});
     after_mark_ = is_fresh_ = after_call_ = false;
     if (mode_ == Mode::content) has_content_ = true;
 }
@@ -168,10 +170,11 @@ void Parser::say(std::string_view text, std::vector<Event>& events) {
 void Parser::hold_space(std::string_view space, std::vector<Event>& events) {
     space_.append(space);
     if (space_.size() <= kMaxHeldSpace) return;
+    const std::size_t at = in_.num_taken() - space_.size();
     const std::string held = space_.substr(space_.size() - kMaxHeldSpace);
     space_.resize(space_.size() - kMaxHeldSpace);
     const auto kind = mode_ == Mode::content ? Event::Kind::content : Event::Kind::reasoning;
-    append_event(events, {kind, space_, 0, {}});
+    append_event(events, {kind, space_, 0, {}, at});
     space_ = held;
 }
 

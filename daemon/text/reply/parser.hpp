@@ -49,6 +49,8 @@ public:
 
     /// Calls begun so far, failed ones included.
     [[nodiscard]] std::size_t num_calls() const noexcept { return calls_.num_calls(); }
+    /// Whether what was fed last belongs to the reasoning, as far as that is known.
+    [[nodiscard]] bool in_reasoning() const noexcept { return mode_ == Mode::reasoning; }
 
 private:
     void run(std::vector<Event>& events);
@@ -58,7 +60,8 @@ private:
     [[nodiscard]] bool skip_broken_call();
     void begin_call(std::unique_ptr<CallReader> reader, std::size_t mark_bytes);
     void give_back(std::vector<Event>& events);
-    void say(std::string_view text, std::vector<Event>& events);
+    /// @param at  where the text stands in the reply; what white space is held stands before it
+    void say(std::string_view text, std::size_t at, std::vector<Event>& events);
     void hold_space(std::string_view space, std::vector<Event>& events);
 
     const Format& format_;

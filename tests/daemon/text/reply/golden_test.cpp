@@ -75,6 +75,47 @@ TEST(ReplyGolden, NoCutIntoBytesChangesAnything) {
     });
 }
 
+TEST(ReplyGolden, TextStandsInTheReplyWhereItsEventSays) {
+    const auto check = [](const reply::Format& format, std::string_view text,
+                          const reply::ParserOptions& options, std::size_t step) {
+        reply::Parser parser{format, options};
+        std::vector<reply::Event> events;
+        for (std::size_t i = 0; i < text.size(); i += step)
+            parser.feed(text.substr(i, step), events);
+        parser.finish(events);
+        std::size_t end = 0;
+        for (const reply::Event& event : events) {
+            if (event.kind != reply::Event::Kind::content &&
+                event.kind != reply::Event::Kind::reasoning)
+                continue;
+            ASSERT_EQ(text.substr(event.at, event.text.size()), event.text);
+            ASSERT_GE(event.at, end);
+            end = event.at + event.text.size();
+        }
+    };
+    for_each_beginning([&](const reply::Format& format, std::string_view text,
+                           const reply::ParserOptions& options) {
+        for (const std::size_t step : {std::size_t{1}, std::size_t{7}, text.size() + 1})
+            check(format, text, options, step);
+    });
+    for (const json::value& c : golden().at("cases").as_array())  // mostly text, or broken calls
+        for (const reply::Format& format : reply::formats())
+            check(format, std::string_view{c.at("output").as_string()}, options_of(c), 3);
+}
+
+TEST(ReplyFormat, KnowsTheTokensThatMarksAreMadeOf) {
+    EXPECT_TRUE(reply::belongs_to_mark(format("mistral"), "[TOOL_CALLS]"));
+    EXPECT_TRUE(reply::belongs_to_mark(format("mistral"), "[ARGS]"));
+    EXPECT_TRUE(reply::belongs_to_mark(format("dsml"), "｜DSML｜"));
+    EXPECT_TRUE(reply::belongs_to_mark(format("harmony"), "<|channel|>"));
+    for (const reply::Format& row : reply::formats()) {
+        EXPECT_TRUE(reply::belongs_to_mark(row, row.think_open)) << row.name;
+        EXPECT_FALSE(reply::belongs_to_mark(row, "<|im_start|>")) << row.name;
+        EXPECT_FALSE(reply::belongs_to_mark(row, "")) << row.name;
+        EXPECT_FALSE(reply::belongs_to_mark(row, "<")) << row.name;
+    }
+}
+
 TEST(ReplyGolden, EveryFormatReadsEveryReply) {
     // A reply in another family's form is text or a call, and the same however it is cut.
     std::mt19937 random{20260314};
