@@ -15,9 +15,11 @@ public:
             case Errc::cancelled: return "cancelled";
             case Errc::draining: return "the server is draining";
             case Errc::not_ready: return "no passing assay of the current model";
-            case Errc::template_failed: return "the chat template failed";
+            case Errc::template_failed: return "the chat template refused the conversation";
+            case Errc::template_broken: return "the chat template could not be rendered";
             case Errc::device_lost: return "a backend failed";
             case Errc::deadline: return "the deadline of the request has passed";
+            case Errc::queue_timeout: return "the request waited too long to be admitted";
         }
         return "unknown error " + std::to_string(value);
     }

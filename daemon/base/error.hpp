@@ -27,9 +27,11 @@ enum class Errc {
     cancelled,        ///< the client left or asked for it
     draining,         ///< the daemon no longer accepts requests
     not_ready,        ///< no passing assay
-    template_failed,  ///< the chat template raised, crashed or timed out
+    template_failed,  ///< the chat template refused the conversation
+    template_broken,  ///< the chat template timed out or crashed, or none can be rendered
     device_lost,      ///< a backend reported an error from which no later step can recover
     deadline,         ///< the request's own time is over
+    queue_timeout,    ///< waited longer than the configuration lets a request wait
 };
 
 const boost::system::error_category& error_category() noexcept;

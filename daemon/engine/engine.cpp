@@ -104,7 +104,7 @@ void Engine::expire() {
     if (now_ < next_expiry_check_) return;
     next_expiry_check_ = now_ + std::chrono::milliseconds{kIdleWaitMs};
     expire_if(Errc::deadline, [this](const Sequence& s) { return s.request.deadline <= now_; });
-    expire_if(Errc::queue_full, [this](const Sequence& s) {
+    expire_if(Errc::queue_timeout, [this](const Sequence& s) {
         return queue_timeout_.count() > 0 && !s.is_admitted && s.request.received + queue_timeout_ <= now_;
     });
     update_num_live();

@@ -20,7 +20,7 @@ namespace {
 using Clock = WorkerProcess::Clock;
 using Status = RenderResult::Status;
 
-constexpr std::size_t kMaxReplyBytes = std::size_t{1} << 30;
+constexpr std::size_t kMinReplyBytes = std::size_t{1} << 20;  // that a worker may send, at least
 constexpr std::size_t kMaxRequestBytes = std::size_t{256} << 20;
 constexpr std::size_t kMaxKnownTemplates = 32;  // compiled, per worker
 
@@ -76,13 +76,15 @@ struct TemplateWorker::Slot {
         static_cast<void>(process.stop());
     }
 
-    WorkerProcess::Io receive(Frame& frame, Clock::time_point deadline) {
+    /// @param max_text_bytes  what the worker may send: it may claim any length
+    WorkerProcess::Io receive(Frame& frame, std::size_t max_text_bytes,
+                              Clock::time_point deadline) {
         std::array<char, 8> lengths;
         if (const auto io = process.receive(lengths, deadline); io != WorkerProcess::Io::done)
             return io;
         const std::size_t header_bytes = read_u32(lengths.data());
         const std::size_t text_bytes = read_u32(lengths.data() + 4);
-        if (header_bytes > (1u << 20) || text_bytes > kMaxReplyBytes)
+        if (header_bytes > kMinReplyBytes || text_bytes > max_text_bytes)
             return WorkerProcess::Io::closed;
         std::string header(header_bytes, '\0');
         frame.text.resize(text_bytes);
@@ -119,7 +121,7 @@ std::string TemplateWorker::start(Slot& slot, Frame& hello) const {
     std::string problem = slot.process.start(options_.python, kTemplateWorkerScript,
                                              std::to_string(options_.memory_bytes));
     if (!problem.empty()) return problem;
-    const auto io = slot.receive(hello, Clock::now() + options_.start_deadline);
+    const auto io = slot.receive(hello, kMinReplyBytes, Clock::now() + options_.start_deadline);
     if (io == WorkerProcess::Io::timed_out) {
         slot.reset();
         return std::string{options_.python} + " did not start within " +
@@ -209,7 +211,8 @@ RenderResult TemplateWorker::render_on(Slot& slot, const RenderRequest& request)
 
     Frame reply;
     auto io = slot.process.send(frame, deadline);
-    if (io == WorkerProcess::Io::done) io = slot.receive(reply, deadline);
+    const std::size_t max_text_bytes = 4 * frame.size() + kMinReplyBytes;
+    if (io == WorkerProcess::Io::done) io = slot.receive(reply, max_text_bytes, deadline);
     if (io == WorkerProcess::Io::timed_out) {
         slot.reset();
         return {Status::timed_out,

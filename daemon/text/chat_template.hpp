@@ -43,10 +43,12 @@ struct RenderResult {
     std::string message;  ///< why there is none, otherwise; no traceback
 
     [[nodiscard]] bool is_ok() const noexcept { return status == Status::ok; }
-    /// base::Errc::template_failed unless ok.
+    /// base::Errc::template_failed where the conversation is at fault, and `message` is for the
+    /// client; template_broken where it is not, and `message` is for the operator.
     [[nodiscard]] boost::system::error_code error() const noexcept {
         if (is_ok()) return {};
-        return base::Errc::template_failed;
+        const bool is_clients = status == Status::raised || status == Status::failed;
+        return is_clients ? base::Errc::template_failed : base::Errc::template_broken;
     }
 };
 

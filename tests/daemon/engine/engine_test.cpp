@@ -97,7 +97,7 @@ TEST(Engine, RefusesWhatWaitedTooLong) {
     EXPECT_EQ(loop.run(), "");
     EXPECT_EQ(loop.outcomes.at(1).tokens.size(), 5U);
     EXPECT_EQ(loop.outcomes.at(2).finish, FinishReason::error);
-    EXPECT_EQ(loop.outcomes.at(2).error, Errc::queue_full);
+    EXPECT_EQ(loop.outcomes.at(2).error, Errc::queue_timeout);
     EXPECT_FALSE(loop.outcomes.at(2).admitted);
 }
 

@@ -1,6 +1,8 @@
 #include "daemon/text/chat_request.hpp"
 
+#include "daemon/text/reply/parser.hpp"
 #include "daemon/text/template_probe.hpp"
+#include "daemon/text/tool_prompt.hpp"
 #include "tests/daemon/text/golden_vocab.hpp"
 #include "tests/daemon/text/tiny_vocab.hpp"
 
@@ -101,6 +103,89 @@ TEST(AdaptMessages, OddShapesDoNotThrow) {
          {"[]", "[1,null,\"x\"]", R"([{"role":5,"content":7,"tool_calls":3}])",
           R"([{"tool_calls":[1,{"function":2},{"function":{"arguments":null}}]}])"})
         EXPECT_FALSE(adapt(messages).empty());
+}
+
+// ---- templates that pass over tools ---------------------------------------------------------------
+
+constexpr std::string_view kTool =
+    R"({"type":"function","function":{"name":"f","parameters":{"type":"object"}}})";
+
+json::array spell_out(std::string_view messages, const text::TemplateTraits& traits,
+                      std::string_view format = "hermes", bool has_tools = true) {
+    json::array tools;
+    if (has_tools) tools.push_back(json::parse(kTool));
+    for (const reply::Format& row : reply::formats())
+        if (row.name == format)
+            return text::spell_out_tools(json::parse(messages).as_array(), tools, traits, row);
+    return {};
+}
+
+constexpr std::string_view kRound = R"([{"role":"system","content":"Be brief."},
+    {"role":"user","content":"q"},
+    {"role":"assistant","content":"","tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":{"a":1}}},
+     {"id":"2","type":"function","function":{"name":"g","arguments":"{}"}}]},
+    {"role":"tool","tool_call_id":"1","content":"r1"},{"role":"tool","tool_call_id":"2","content":"r2"},
+    {"role":"assistant","content":"A"}])";
+
+TEST(SpellOutTools, ChangesNothingWhereTheTemplateShowsThem) {
+    EXPECT_EQ(spell_out(kRound, {}), json::parse(kRound));
+}
+
+TEST(SpellOutTools, DescribesToolsInTheSystemMessage) {
+    const json::array out = spell_out(kRound, {.shows_tools = false});
+    ASSERT_EQ(out.size(), 6u);
+    const std::string system{out[0].at("content").as_string()};
+    EXPECT_TRUE(system.starts_with("Be brief.\n\n"));
+    EXPECT_NE(system.find(kTool), std::string::npos);
+    EXPECT_NE(system.find("<tool_call>"), std::string::npos);
+
+    const json::array added =
+        spell_out(R"([{"role":"user","content":"q"}])", {.shows_tools = false}, "deepseek");
+    ASSERT_EQ(added.size(), 2u);
+    EXPECT_EQ(added[0].at("role").as_string(), "system");
+    EXPECT_NE(std::string{added[0].at("content").as_string()}.find("<｜tool▁call▁begin｜>"),
+              std::string::npos);
+    const json::array first = spell_out(R"([{"role":"user","content":"q"}])",
+                                        {.system_role = false, .shows_tools = false});
+    ASSERT_EQ(first.size(), 1u);
+    EXPECT_TRUE(std::string{first[0].at("content").as_string()}.starts_with("q\n\n"));
+    EXPECT_EQ(spell_out(kRound, {.shows_tools = false}, "hermes", false), json::parse(kRound));
+}
+
+TEST(SpellOutTools, WritesCallsAndResultsAsTheModelWould) {
+    const json::array out = spell_out(
+        kRound, {.shows_tool_calls = false, .shows_tool_results = false}, "hermes", false);
+    ASSERT_EQ(out.size(), 5u);
+    EXPECT_EQ(out[2].at("content").as_string(),
+              "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\":1}}\n</tool_call>\n"
+              "<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>");
+    EXPECT_FALSE(out[2].as_object().contains("tool_calls"));
+    EXPECT_EQ(out[3].at("role").as_string(), "user");
+    EXPECT_EQ(out[3].at("content").as_string(),
+              "<tool_response>\nr1\n</tool_response>\n\n<tool_response>\nr2\n</tool_response>");
+    EXPECT_EQ(out[4].at("content").as_string(), "A");
+}
+
+/// What is written is what is read: the parser of the format finds the call again.
+TEST(SpellOutTools, WritesWhatTheFormatReads) {
+    for (const std::string_view name : {"hermes", "deepseek"}) {
+        const json::array out = spell_out(kRound, {.shows_tool_calls = false}, name, false);
+        for (const reply::Format& row : reply::formats()) {
+            if (row.name != name) continue;
+            EXPECT_EQ(&text::spelled_format(row), &row);
+            reply::Parser parser{row, {.tools = std::make_shared<const reply::Tools>(
+                                           json::array{json::parse(kTool)})}};
+            std::vector<reply::Event> events;
+            parser.feed(std::string_view{out[2].at("content").as_string()}, events);
+            parser.finish(events);
+            ASSERT_GE(events.size(), 3u) << name;
+            EXPECT_EQ(events[0].kind, reply::Event::Kind::call_begin);
+            EXPECT_EQ(events[0].text, "f");
+            EXPECT_EQ(json::parse(events[1].text), json::parse(R"({"a":1})"));
+            EXPECT_EQ(events.back().kind, reply::Event::Kind::call_end);
+        }
+    }
+    EXPECT_EQ(text::spelled_format(reply::formats().back()).name, "hermes");
 }
 
 TEST(ChooseTemplate, FollowsTheOrder) {
