@@ -68,6 +68,8 @@ server::Options server_options(const config::Config& config) {
     o.limits.send_high_bytes = std::min(o.limits.send_high_bytes, o.limits.send_budget_bytes / 4);
     o.limits.pause_timeout = config.server.pause_timeout;
     o.limits.default_max_output_tokens = config.sampling.max_tokens;
+    // One more than can render at once, so that what needs no template does not wait for those that do.
+    o.helper.num_threads = static_cast<std::size_t>(config.chat_template.workers) + 1;
     o.sampling.temperature = static_cast<float>(config.sampling.temperature);
     o.sampling.top_p = static_cast<float>(config.sampling.top_p);
     o.sampling.top_k = config.sampling.top_k;

@@ -1,16 +1,21 @@
 #include "daemon/app/text_codec.hpp"
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <fstream>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "daemon/base/error.hpp"
 #include "daemon/text/chat_request.hpp"
 #include "daemon/text/chat_template.hpp"
 #include "daemon/text/control_guard.hpp"
 #include "daemon/text/detokenizer.hpp"
+#include "daemon/text/reply/format.hpp"
 #include "daemon/text/stop_strings.hpp"
 #include "daemon/text/template_probe.hpp"
+#include "daemon/text/tool_prompt.hpp"
 
 namespace app {
 namespace {
@@ -23,13 +28,20 @@ std::string read_file(const std::filesystem::path& path) {
 
 class Stream final : public server::TextStream {
 public:
-    Stream(const text::Tokenizer& tokenizer, server::TextStreamOptions options)
-        : detokenizer_{tokenizer, {.render_special = options.render_special}},
+    /// @param marks  control tokens that print in any case, ascending; live as long as the codec
+    Stream(const text::Tokenizer& tokenizer, server::TextStreamOptions options,
+           std::span<const std::int32_t> marks)
+        : detokenizer_{tokenizer, {.at_text_start = options.at_text_start}},
+          render_special_{options.render_special},
+          marks_{marks},
           stops_{options.stop},
           stop_texts_{std::move(options.stop)},
           include_stop_{options.include_stop} {}
 
-    server::Decoded push(std::int32_t token) override { return take(detokenizer_.push(token)); }
+    server::Decoded push(std::int32_t token) override {
+        return take(detokenizer_.push(
+            token, render_special_ || std::ranges::binary_search(marks_, token)));
+    }
 
     std::string flush() override {
         if (stops_.is_stopped()) return {};
@@ -45,15 +57,19 @@ private:
     }
 
     text::Detokenizer detokenizer_;
+    bool render_special_;
+    std::span<const std::int32_t> marks_;
     text::StopStrings stops_;
     std::vector<std::string> stop_texts_;
     bool include_stop_;
 };
 
-/// A template and what it wants of its messages, found out once.
+/// A template, what it wants of its messages and how replies to it are written; found out once.
 struct ChatTemplate {
     std::string source;
     text::TemplateTraits traits;
+    const reply::Format* format = nullptr;
+    std::vector<std::int32_t> marks;  // control tokens that the format's marks are made of, ascending
 };
 
 class Codec final : public server::TextCodec {
@@ -61,8 +77,8 @@ public:
     Codec(const text::Tokenizer& tokenizer, const base::Metadata& metadata, const std::string& override_source,
           text::TemplateWorker* worker)
         : tokenizer_{tokenizer}, worker_{worker} {
-        plain_ = load(text::choose_template(metadata, override_source, false));
-        with_tools_ = load(text::choose_template(metadata, override_source, true));
+        plain_ = load(text::choose_template(metadata, override_source, false), false);
+        with_tools_ = load(text::choose_template(metadata, override_source, true), true);
     }
 
     [[nodiscard]] bool template_writes_bos() const { return plain_.traits.writes_bos; }
@@ -85,13 +101,19 @@ public:
         text::ControlGuard guard{tokenizer_};
         const auto protect = [&guard](boost::json::value value) {
             guard.protect(value);
-            return boost::json::serialize(value);
+            return value;
         };
-        const std::string messages_json = protect(
+        // What the server itself writes around tools and calls is added behind the guard.
+        const boost::json::array guarded_tools =
+            has_tools ? protect(*tools).get_array() : boost::json::array{};
+        boost::json::array adapted =
             text::adapt_messages(messages != nullptr && messages->is_array() ? messages->get_array()
                                                                              : boost::json::array{},
-                                 chosen.traits));
-        const std::string tools_json = has_tools ? protect(*tools) : std::string{};
+                                 chosen.traits);
+        const std::string messages_json = boost::json::serialize(
+            text::spell_out_tools(std::move(protect(std::move(adapted)).get_array()), guarded_tools,
+                                  chosen.traits, *chosen.format));
+        const std::string tools_json = has_tools ? boost::json::serialize(guarded_tools) : std::string{};
         boost::json::object extra;
         bool add_generation_prompt = true;
         for (const auto& [key, value] : inputs) {
@@ -101,7 +123,7 @@ public:
             else
                 extra.emplace(key, value);
         }
-        const std::string extra_json = extra.empty() ? std::string{} : protect(extra);
+        const std::string extra_json = extra.empty() ? std::string{} : boost::json::serialize(protect(std::move(extra)));
 
         text::RenderRequest request;
         request.template_source = chosen.source;
@@ -116,11 +138,17 @@ public:
         auto restored = guard.restore(text::without_added_tokens(result.text, tokenizer_));
         if (!restored)
             return {base::Errc::template_failed, "the chat template changed a text that spells a control token"};
-        return {{}, std::move(restored->text), std::move(restored->plain)};
+        server::RenderedChat chat{{}, std::move(restored->text), std::move(restored->plain)};
+        chat.format = chosen.format;
+        chat.in_reasoning = reply::opens_reasoning(*chosen.format, chat.text);
+        return chat;
     }
 
     std::unique_ptr<server::TextStream> start(server::TextStreamOptions options) const override {
-        return std::make_unique<Stream>(tokenizer_, std::move(options));
+        std::span<const std::int32_t> marks;
+        if (options.marks_of == plain_.format && options.marks_of != nullptr) marks = plain_.marks;
+        if (options.marks_of == with_tools_.format) marks = with_tools_.marks;
+        return std::make_unique<Stream>(tokenizer_, std::move(options), marks);
     }
 
     std::string_view piece(std::int32_t token, bool render_special) const override {
@@ -130,11 +158,19 @@ public:
     std::span<const std::int32_t> eog_ids() const override { return tokenizer_.eog_ids(); }
 
 private:
-    ChatTemplate load(const text::TemplateChoice& choice) const {
-        ChatTemplate loaded{std::string{choice.source}, {}};
+    ChatTemplate load(const text::TemplateChoice& choice, bool has_tools) const {
+        ChatTemplate loaded;
+        loaded.source = choice.source;
         if (worker_ != nullptr)
             loaded.traits = text::probe_template(*worker_, loaded.source, tokenizer_.bos_text(),
                                                  tokenizer_.eos_text());
+        loaded.format = &reply::detect_format(loaded.source);
+        if (has_tools && !loaded.traits.shows_tools)
+            loaded.format = &text::spelled_format(*loaded.format);
+        for (std::int32_t id = 0; id < tokenizer_.vocab_size(); ++id)
+            if (tokenizer_.token_type(id) == text::TokenType::control &&
+                reply::belongs_to_mark(*loaded.format, tokenizer_.token_piece(id, true)))
+                loaded.marks.push_back(id);
         return loaded;
     }
 

@@ -18,7 +18,7 @@ Core::Core(Options opts, boost::asio::io_context& context, base::EngineLink& lin
       registry{metrics_registry},
       metrics{metrics_registry},
       dispatcher{link, metrics},
-      helper{context} {}
+      helper{context, options.helper} {}
 
 void Core::set_model(ModelCard card, std::shared_ptr<const TextCodec> codec) {
     registry.set_model(card.id);

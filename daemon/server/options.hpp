@@ -1,6 +1,7 @@
 #pragma once
 
 #include "daemon/base/request.hpp"
+#include "daemon/server/helper.hpp"
 
 #include <chrono>
 #include <cstddef>
@@ -82,6 +83,7 @@ struct Options {
     bool reject_hosted_tools = false;  ///< tools that are not functions: refuse instead of drop
     bool store = false;                ///< responses outlive their connection (not available yet)
     Limits limits;
+    HelperLimits helper;
     base::Sampling sampling;  ///< what a request gets for the fields it leaves out
     std::function<void(const AccessRecord&)> on_access;  ///< io thread
     /// Words for the operator's log, one line, request id first. io thread.

@@ -12,6 +12,10 @@
 #include <string_view>
 #include <vector>
 
+namespace reply {
+struct Format;
+}
+
 namespace server {
 
 /// What one token added to the visible text.
@@ -34,14 +38,20 @@ struct TextStreamOptions {
     bool include_stop = false;      ///< the stop string itself is part of the text
     bool render_special = false;    ///< control tokens print as the model file spells them
     bool at_text_start = false;     ///< the first token begins a reply, rather than going on a text
+    /// Control tokens that this format's marks are made of print too: for whoever reads the reply.
+    const reply::Format* marks_of = nullptr;
 };
 
 /// A chat prompt, or why there is none.
 struct RenderedChat {
-    boost::system::error_code error;  ///< base::Errc::template_failed where the template refused
-    std::string text;  ///< the prompt, without the BOS that encode() adds; with `error` a sentence
-                       ///< for the client
+    /// base::Errc::template_failed where the template refused the conversation, template_broken
+    /// where it could not be rendered.
+    boost::system::error_code error;
+    std::string text;  ///< the prompt, without the BOS that encode() adds; with template_failed a
+                       ///< sentence for the client, with template_broken one for the operator
     std::vector<text::TextRange> plain = {};  ///< where users typed what control tokens look like
+    const reply::Format* format = nullptr;  ///< how the model writes reasoning and calls after it
+    bool in_reasoning = false;              ///< the prompt leaves the reasoning open
 };
 
 /// Everything the server needs to know about a model's text. Implemented by daemon/app over

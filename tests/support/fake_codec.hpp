@@ -4,15 +4,21 @@
 #include "daemon/text/stop_strings.hpp"
 #include "daemon/text/utf8.hpp"
 
+#include "daemon/text/reply/format.hpp"
+
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -39,20 +45,51 @@ public:
         return ids;
     }
 
-    /// "role:content\n" for each message, then "assistant:". A message "refuse!" is refused.
+    /// "[tool,tool]\n" where there are tools, "role:content\n" for each message, with "{thought}"
+    /// and "(call arguments)" behind the content, then "assistant:".
+    ///
+    /// A message "refuse!" is refused, "hang!" times out, "throw!" throws, and one that begins with
+    /// "assistant" and no user before it is refused where `insists_on_user`.
     server::RenderedChat render_chat(const boost::json::object& inputs) const override {
-        std::string out;
+        ++num_renders;
+        while (holds_renders) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+        std::string out = tool_names(inputs);
+        bool has_user = false;
         for (const auto& message : inputs.at("messages").as_array()) {
             const auto& content = message.at("content").as_string();
             if (content == "refuse!")
                 return {base::make_error_code(base::Errc::template_failed), "no such talk"};
+            if (content == "hang!")
+                return {base::make_error_code(base::Errc::template_broken), "worker 17 was killed"};
+            if (content == "throw!") throw 17;
+            has_user |= message.at("role").as_string() == "user";
+            if (insists_on_user && !has_user && message.at("role").as_string() == "assistant")
+                return {base::make_error_code(base::Errc::template_failed), "begin with the user"};
             out += message.at("role").as_string();
             out += ':';
             out += content;
+            if (const auto* thought = message.as_object().if_contains("reasoning_content"))
+                out += '{' + std::string{thought->as_string()} + '}';
+            if (const auto* calls = message.as_object().if_contains("tool_calls"))
+                for (const auto& call : calls->as_array())
+                    out += '(' + std::string{call.at("function").at("name").as_string()} + ' ' +
+                           boost::json::serialize(call.at("function").at("arguments")) + ')';
             out += '\n';
         }
-        return {{}, out + "assistant:"};
+        return {{}, out + "assistant:", {}, format, in_reasoning};
     }
+
+    /// How replies are written; null: plainly.
+    void write_replies_as(std::string_view name) {
+        for (const reply::Format& row : reply::formats())
+            if (row.name == name) format = &row;
+    }
+
+    const reply::Format* format = nullptr;
+    bool in_reasoning = false;
+    bool insists_on_user = false;
+    mutable std::atomic<int> num_renders{0};
+    std::atomic<bool> holds_renders{false};
 
     std::unique_ptr<server::TextStream> start(server::TextStreamOptions options) const override {
         return std::make_unique<Stream>(*this, std::move(options));
@@ -74,6 +111,16 @@ public:
     std::span<const std::int32_t> eog_ids() const override { return kEogIds; }
 
 private:
+    static std::string tool_names(const boost::json::object& inputs) {
+        const auto* tools = inputs.if_contains("tools");
+        if (tools == nullptr || !tools->is_array()) return {};
+        std::string out;
+        for (const auto& tool : tools->as_array())
+            out += (out.empty() ? "[" : ",") +
+                   std::string{tool.at("function").at("name").as_string()};
+        return out + "]\n";
+    }
+
     class Stream final : public server::TextStream {
     public:
         Stream(const FakeCodec& codec, server::TextStreamOptions options)

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -29,6 +30,7 @@ public:
         base::Errc error = base::Errc::device_lost;
         bool refuses = false;  ///< `error` in place of everything else
         bool hold = false;  ///< admitted, then nothing until release()
+        bool admit_alone = false;  ///< waits until nothing else runs
     };
     using Write = std::function<Script(const base::Request&)>;
 
@@ -42,6 +44,10 @@ public:
     FakeEngine& operator=(const FakeEngine&) = delete;
 
     void set_step_time(std::chrono::microseconds time) { step_us_ = time.count(); }
+    /// More requests than these do not wait: they are refused as queue_full.
+    void set_max_waiting(std::size_t n) { max_waiting_ = n; }
+    [[nodiscard]] std::size_t num_refused() const { return num_refused_; }
+    [[nodiscard]] std::size_t most_waiting() const { return most_waiting_; }
     /// Requests that were held go on.
     void release() { released_ = true; }
 
@@ -73,9 +79,15 @@ private:
         while (!link_.stopped()) {
             base::Submission item;
             while (link_.next(item)) take(item);
+            if (live_.empty() && !waiting_.empty()) {
+                Live next = std::move(waiting_.front());
+                waiting_.pop_front();
+                admit(std::move(next));
+            }
             step();
             link_.wake_io();
-            if (live_.empty() || nothing_moves()) link_.wait(1);
+            if ((live_.empty() && waiting_.empty()) || (!live_.empty() && nothing_moves()))
+                link_.wait(1);
             if (step_us_ > 0) std::this_thread::sleep_for(std::chrono::microseconds{step_us_});
         }
     }
@@ -103,6 +115,11 @@ private:
             }
             Live live{std::move(*request), {}};
             live.script = write_(live.request);
+            if (live.script.admit_alone && waiting_.size() >= max_waiting_) {
+                live.script.refuses = true;
+                live.script.error = base::Errc::queue_full;
+                ++num_refused_;
+            }
             if (live.script.refuses) {
                 base::TokenEvent refusal = event(live, base::TokenEvent::Kind::finished);
                 refusal.finish = base::FinishReason::error;
@@ -111,16 +128,25 @@ private:
                 return;
             }
             link_.publish(event(live, base::TokenEvent::Kind::accepted));
-            base::TokenEvent admitted = event(live, base::TokenEvent::Kind::admitted);
-            admitted.cached_tokens = live.script.cached_tokens;
-            link_.publish(std::move(admitted));
-            score_prompt(live);
-            ++num_started_;
-            live_.emplace(static_cast<std::uint64_t>(live.request.id), std::move(live));
+            if (live.script.admit_alone) {
+                waiting_.push_back(std::move(live));
+                most_waiting_ = std::max<std::size_t>(most_waiting_, waiting_.size());
+            } else {
+                admit(std::move(live));
+            }
         }
         num_live_ = live_.size();
         num_paused_ = static_cast<std::size_t>(std::count_if(
             live_.begin(), live_.end(), [](const auto& entry) { return entry.second.is_paused; }));
+    }
+
+    void admit(Live&& live) {
+        base::TokenEvent admitted = event(live, base::TokenEvent::Kind::admitted);
+        admitted.cached_tokens = live.script.cached_tokens;
+        link_.publish(std::move(admitted));
+        score_prompt(live);
+        ++num_started_;
+        live_.emplace(static_cast<std::uint64_t>(live.request.id), std::move(live));
     }
 
     void score_prompt(const Live& live) {
@@ -194,6 +220,10 @@ private:
     std::int32_t eog_;
     Write write_;
     std::unordered_map<std::uint64_t, Live> live_;
+    std::deque<Live> waiting_;
+    std::atomic<std::size_t> max_waiting_{static_cast<std::size_t>(-1)};
+    std::atomic<std::size_t> num_refused_{0};
+    std::atomic<std::size_t> most_waiting_{0};
     std::atomic<std::int64_t> step_us_{0};
     std::atomic<bool> released_{false};
     std::atomic<std::size_t> num_live_{0};

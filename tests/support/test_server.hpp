@@ -38,6 +38,7 @@ struct TestServerSetup {
     bool ready = true;
     std::size_t max_submissions = 256;
     std::int32_t context_length = 4096;
+    std::string reply_format = {};  ///< how replies are written: a row of reply::formats()
 };
 
 /// The real server on a free loopback port, with a scripted engine behind it.
@@ -45,7 +46,13 @@ class TestServer {
 public:
     using Setup = TestServerSetup;
 
-    explicit TestServer(Setup setup = {}) : link{setup.max_submissions} {
+    explicit TestServer(Setup setup = {})
+        : link{setup.max_submissions}, codec{std::make_shared<FakeCodec>(setup.words)} {
+        codec->write_replies_as(setup.reply_format);
+        setup.options.on_problem = [this](std::string_view line) {
+            const std::lock_guard lock{mutex_};
+            problems_.emplace_back(line);
+        };
         setup.options.port = 0;
         setup.options.on_access = [this](const server::AccessRecord& record) {
             const std::lock_guard lock{mutex_};
@@ -62,7 +69,7 @@ public:
                           .created = 1790000000,
                           .context_length = setup.context_length,
                           .fingerprint = "fp_test"},
-                         std::make_shared<FakeCodec>(std::move(setup.words)));
+                         codec);
         engine = std::make_unique<FakeEngine>(link, FakeCodec::kEog, std::move(setup.script));
         if (setup.ready) state.set(base::ServiceState::Phase::ready, "");
         thread_ = std::thread{[this] {
@@ -84,6 +91,11 @@ public:
         const std::lock_guard lock{mutex_};
         return access_;
     }
+    /// What the operator was told.
+    [[nodiscard]] std::vector<std::string> problems() const {
+        const std::lock_guard lock{mutex_};
+        return problems_;
+    }
     /// The value of a series as /metrics writes it: "assay_requests_running{model=\"demo-1b\"}".
     [[nodiscard]] std::string metric(std::string_view series) const {
         const std::string text = registry.render();
@@ -96,12 +108,14 @@ public:
     base::EngineLink link;
     base::ServiceState state;
     metrics::Registry registry;
+    std::shared_ptr<FakeCodec> codec;
     std::unique_ptr<server::Server> front;
     std::unique_ptr<FakeEngine> engine;
 
 private:
     mutable std::mutex mutex_;
     std::vector<server::AccessRecord> access_;
+    std::vector<std::string> problems_;
     std::atomic<bool> has_ended_{false};
     std::thread thread_;
 };

@@ -124,6 +124,11 @@ std::string HttpClient::read_all() {
     return out;
 }
 
+void HttpClient::finish_sending() {
+    beast::error_code ignored;
+    impl_->socket.shutdown(tcp::socket::shutdown_send, ignored);
+}
+
 void HttpClient::reset() {
     reset_socket(impl_->socket);
 }

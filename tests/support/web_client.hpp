@@ -43,6 +43,8 @@ public:
     std::string read_all();
     /// At least one byte, or "" at the end.
     std::string read_some();
+    /// Nothing more is sent; answers are still read.
+    void finish_sending();
     /// Ends the connection with RST.
     void reset();
     /// Shrinks what the kernel takes for a reader that does not read. Before anything is sent.

@@ -1,6 +1,7 @@
 #include "daemon/server/protocol/completion_request.hpp"
 
 #include "daemon/server/protocol/conversation.hpp"
+#include "daemon/server/protocol/output_form.hpp"
 #include "daemon/server/protocol/tools.hpp"
 
 #include <limits>
@@ -76,8 +77,11 @@ bool read_prompt(const Value& value, Ct& t, Reader& reader) {
         prompts.emplace_back(std::move(text));
         return true;
     }
-    const json::array* list = reader.array(value, "prompt");
-    if (list == nullptr) return false;
+    if (!value.is_array()) {
+        return reader.fail(wrong_type(
+            "prompt", "a string, an array of strings, an array of token ids or an array of those"));
+    }
+    const json::array* list = &value.get_array();
     if (list->empty())
         return reader.fail(
             invalid_request("empty_array", "prompt", "Invalid 'prompt': the array is empty."));
@@ -126,6 +130,7 @@ constexpr Field<Ct> kCompletionFields[] = {
     {"echo",             [](const Value& v, Ct& t, Reader& r) { return r.boolean(v, "echo", t.request.echo); }},
     {"stream",           [](const Value& v, Ct& t, Reader& r) { return r.boolean(v, "stream", t.request.stream); }},
     {"stream_options",   [](const Value& v, Ct& t, Reader& r) { return read_stream_options(v, t.request.include_usage, r); }},
+    {"prompt_logprobs",  [](const Value& v, Ct& t, Reader& r) { return r.integer(v, "prompt_logprobs", 0, 20, t.request.num_prompt_logprobs); }},
     {"return_token_ids", [](const Value& v, Ct& t, Reader& r) { return r.boolean(v, "return_token_ids", t.request.return_token_ids); }},
     {"suffix",           read_suffix},
     {"user",             nullptr},
@@ -155,15 +160,7 @@ bool read_chat_messages(const Value& value, Cht& t, Reader& reader) {
 }
 
 bool read_response_format(const Value& value, Cht& t, Reader& reader) {
-    constexpr std::string_view kFormats[] = {"text", "json_object", "json_schema"};
-    const json::object* format = reader.object(value, "response_format");
-    if (format == nullptr) return false;
-    const Value* type = format->if_contains("type");
-    if (type == nullptr) return reader.fail(missing_parameter("response_format.type"));
-    std::string word;
-    if (!reader.word(*type, "response_format.type", kFormats, word)) return false;
-    t.request.is_plain_text = word == "text";
-    return true;
+    return read_output_form(value, "response_format", true, t.request.rules, reader);
 }
 
 bool read_effort(const Value& value, Cht& t, Reader& reader) {
@@ -193,17 +190,13 @@ constexpr Field<Cht> kChatFields[] = {
     {"response_format",       read_response_format},
     {"reasoning_effort",      read_effort},
     {"chat_template_kwargs",  read_template_kwargs},
+    {"parallel_tool_calls",   [](const Value& v, Cht& t, Reader& r) { return r.boolean(v, "parallel_tool_calls", t.request.rules.parallel_calls); }},
     // Accepted and ignored.
-    {"user", nullptr}, {"store", nullptr}, {"metadata", nullptr}, {"parallel_tool_calls", nullptr},
+    {"user", nullptr}, {"store", nullptr}, {"metadata", nullptr},
     {"service_tier", nullptr}, {"prompt_cache_key", nullptr}, {"safety_identifier", nullptr},
     {"verbosity", nullptr}, {"modalities", nullptr}, {"prediction", nullptr},
 };
 // clang-format on
-
-const Value* given(const json::object& body, std::string_view key) {
-    const Value* value = body.if_contains(key);
-    return value == nullptr || value->is_null() ? nullptr : value;
-}
 
 }  // namespace
 
@@ -223,6 +216,12 @@ Parsed<CompletionRequest> parse_completion_request(const json::object& body,
         return invalid_request("integer_below_min_value", "max_tokens",
                                "Invalid 'max_tokens': 0 needs 'echo'.");
     request.params.max_tokens = target.max_tokens;
+    if (target.max_tokens == 0) request.params.min_tokens = 0;
+    if (request.stream && request.num_prompt_logprobs >= 0) {
+        return invalid_request("unsupported_value", "prompt_logprobs",
+                               "'prompt_logprobs' is not available in a stream.");
+    }
+    if (!check_generation_params(request.params, reader)) return reader.take_error();
     return request;
 }
 
@@ -234,18 +233,13 @@ Parsed<ChatRequest> parse_chat_request(const json::object& body, const ParseCont
     if (!read_fields<Cht>(body, kChatFields, target, reader,
                           unknown_field(request.params, context, reader)))
         return reader.take_error();
-    if (const Value* tools = given(body, "tools");
-        tools != nullptr &&
-        !read_tools(*tools, context.reject_hosted_tools, request.functions, reader))
-        return reader.take_error();
-    if (const Value* choice = given(body, "tool_choice");
-        choice != nullptr &&
-        !check_tool_choice(*choice, request.functions, request.is_call_forced, reader))
+    if (!read_tools(body, context.reject_hosted_tools, request.functions, request.rules, reader))
         return reader.take_error();
     if (request.model.empty()) return missing_parameter("model");
     if (request.messages.empty()) return missing_parameter("messages");
     request.params.max_tokens =
         target.max_completion_tokens != 0 ? target.max_completion_tokens : target.max_tokens;
+    if (!check_generation_params(request.params, reader)) return reader.take_error();
     return request;
 }
 

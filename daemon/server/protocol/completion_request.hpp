@@ -1,5 +1,6 @@
 #pragma once
 
+#include "daemon/base/output_rules.hpp"
 #include "daemon/server/protocol/generation_params.hpp"
 #include "daemon/server/protocol/response_request.hpp"
 
@@ -23,6 +24,7 @@ struct CompletionRequest {
     GenerationParams params;         ///< max_tokens 0: only score the prompt
     std::int32_t n = 1;              ///< choices for each prompt
     std::int32_t num_logprobs = -1;  ///< -1: none asked for
+    std::int32_t num_prompt_logprobs = -1;  ///< of `prompt_logprobs`; -1: none asked for
     bool echo = false;
     bool stream = false;
     bool include_usage = false;
@@ -36,9 +38,8 @@ struct CompletionRequest {
 struct ChatRequest {
     std::string model;
     boost::json::array messages;   ///< normalised for the template (read_messages)
-    boost::json::array functions;  ///< of `tools`
-    bool is_call_forced = false;
-    bool is_plain_text = true;  ///< response_format: no grammar asked for
+    boost::json::array functions;  ///< those that may be called, as templates take them
+    base::OutputRules rules;
     std::string reasoning_effort;
     boost::json::object template_kwargs;  ///< chat_template_kwargs
     GenerationParams params;

@@ -10,22 +10,6 @@
 namespace server {
 namespace {
 
-std::string open_object(const CompletionHead& head) {
-    std::string out = R"({"id":")" + head.id + R"(","object":")";
-    out += head.object;
-    out += R"(","created":)" + std::to_string(head.created) + R"(,"model":)";
-    append_string(out, head.model);
-    out += R"(,"system_fingerprint":)";
-    append_string(out, head.fingerprint);
-    out += R"(,"choices":[)";
-    return out;
-}
-
-void append_reason(std::string& out, std::string_view finish_reason) {
-    out += R"(,"finish_reason":)";
-    append_string_or_null(out, finish_reason);
-}
-
 void append_ids(std::string& out, std::string_view name, const std::vector<std::int32_t>* ids) {
     if (ids == nullptr) return;
     out += ",\"";
@@ -38,19 +22,6 @@ void append_ids(std::string& out, std::string_view name, const std::vector<std::
     out += ']';
 }
 
-void append_usage(std::string& out, const Usage& usage) {
-    out += R"("usage":{"prompt_tokens":)" + std::to_string(usage.prompt_tokens) +
-           R"(,"completion_tokens":)" + std::to_string(usage.output_tokens) +
-           R"(,"total_tokens":)" + std::to_string(usage.prompt_tokens + usage.output_tokens) +
-           R"(,"prompt_tokens_details":{"cached_tokens":)" + std::to_string(usage.cached_tokens) +
-           R"(},"completion_tokens_details":{"reasoning_tokens":)" +
-           std::to_string(usage.reasoning_tokens) + "}}";
-}
-
-std::string_view chunk_end(bool with_null_usage) {
-    return with_null_usage ? R"(],"usage":null})" : "]}";
-}
-
 /// @return  where further text may go
 std::size_t append_choice(std::string& out, const TextChoice& choice) {
     out += R"({"index":)" + std::to_string(choice.index) + R"(,"text":")";
@@ -59,6 +30,10 @@ std::size_t append_choice(std::string& out, const TextChoice& choice) {
     out += R"(","logprobs":)";
     out += choice.logprobs.empty() ? "null" : choice.logprobs;
     append_reason(out, choice.finish_reason);
+    if (!choice.prompt_logprobs.empty()) {
+        out += R"(,"prompt_logprobs":)";
+        out += choice.prompt_logprobs;
+    }
     append_ids(out, "prompt_token_ids", choice.prompt_token_ids);
     append_ids(out, "token_ids", choice.token_ids);
     out += '}';
@@ -137,7 +112,7 @@ std::string LegacyLogprobs::take() {
 }
 
 EventText text_chunk(const CompletionHead& head, const TextChoice& choice, bool with_null_usage) {
-    EventText out{open_object(head)};
+    EventText out{open_completion(head)};
     const std::size_t text_end = append_choice(out.json, choice);
     if (choice.logprobs.empty() && choice.finish_reason.empty() && choice.token_ids == nullptr)
         out.insert_at = text_end;
@@ -147,84 +122,44 @@ EventText text_chunk(const CompletionHead& head, const TextChoice& choice, bool 
 
 std::string text_completion(const CompletionHead& head, std::span<const TextChoice> choices,
                             const Usage& usage) {
-    std::string out = open_object(head);
+    std::string out = open_completion(head);
     for (std::size_t i = 0; i < choices.size(); ++i) {
         if (i != 0) out += ',';
         append_choice(out, choices[i]);
     }
-    out += "],";
-    append_usage(out, usage);
-    out += '}';
+    append_usage_end(out, usage);
     return out;
 }
 
-std::string usage_chunk(const CompletionHead& head, const Usage& usage) {
-    std::string out = open_object(head) + "],";
-    append_usage(out, usage);
-    out += '}';
-    return out;
-}
-
-std::string chat_role_chunk(const CompletionHead& head, int index, bool with_null_usage) {
-    std::string out = open_object(head);
-    out += R"({"index":)" + std::to_string(index) +
-           R"(,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null})";
-    out += chunk_end(with_null_usage);
-    return out;
-}
-
-EventText chat_chunk(const CompletionHead& head, const ChatChoice& choice, bool with_null_usage) {
-    EventText out{open_object(head)};
-    out.json += R"({"index":)" + std::to_string(choice.index) + R"(,"delta":{"content":")";
-    append_escaped(out.json, choice.content);
-    if (choice.logprobs.empty()) out.insert_at = out.json.size();
-    out.json += R"("},"logprobs":)";
-    if (choice.logprobs.empty()) {
-        out.json += "null";
-    } else {
-        out.json += R"({"content":[)";
-        out.json += choice.logprobs;
-        out.json += R"(],"refusal":null})";
-    }
-    out.json += R"(,"finish_reason":null})";
-    out.json += chunk_end(with_null_usage);
-    return out;
-}
-
-std::string chat_finish_chunk(const CompletionHead& head, int index, std::string_view finish_reason,
-                              bool with_null_usage) {
-    std::string out = open_object(head);
-    out += R"({"index":)" + std::to_string(index) + R"(,"delta":{},"logprobs":null)";
-    append_reason(out, finish_reason);
-    out += '}';
-    out += chunk_end(with_null_usage);
-    return out;
-}
-
-std::string chat_completion(const CompletionHead& head, std::span<const ChatChoice> choices,
-                            const Usage& usage) {
-    std::string out = open_object(head);
-    for (std::size_t i = 0; i < choices.size(); ++i) {
-        const ChatChoice& choice = choices[i];
-        if (i != 0) out += ',';
-        out += R"({"index":)" + std::to_string(choice.index) +
-               R"(,"message":{"role":"assistant","content":)";
-        append_string(out, choice.content);
-        out += R"(,"refusal":null},"logprobs":)";
-        if (choice.logprobs.empty()) {
+std::string prompt_logprobs_list(std::span<const std::int32_t> prompt,
+                                 std::span<const base::TokenLogprobs> scores, std::size_t num_top,
+                                 const TextCodec& codec) {
+    std::string out = "[";
+    for (std::size_t i = 0; i < prompt.size() && i < scores.size(); ++i) {
+        if (i == 0) {  // nothing precedes it
             out += "null";
-        } else {
-            out += R"({"content":[)";
-            out += choice.logprobs;
-            out += R"(],"refusal":null})";
+            continue;
         }
-        append_reason(out, choice.finish_reason);
+        out += ",{";
+        bool has_own = false;
+        const auto append = [&](std::int32_t token, float logprob, std::string_view rank) {
+            if (out.back() != '{') out += ',';
+            out += '"' + std::to_string(token) + R"(":{"logprob":)";
+            append_number(out, logprob);
+            out += R"(,"rank":)";
+            out += rank;
+            out += R"(,"decoded_token":)";
+            append_string(out, lossy_text(codec.piece(token, true)));
+            out += '}';
+            has_own |= token == prompt[i];
+        };
+        const auto& top = scores[i].top;
+        for (std::size_t k = 0; k < num_top && k < top.size(); ++k)
+            append(top[k].first, top[k].second, std::to_string(k + 1));
+        if (!has_own) append(prompt[i], scores[i].logprob, "null");
         out += '}';
     }
-    out += "],";
-    append_usage(out, usage);
-    out += '}';
-    return out;
+    return out + ']';
 }
 
 }  // namespace server

@@ -6,6 +6,8 @@
 
 #include <set>
 #include <span>
+#include <unordered_map>
+#include <utility>
 
 namespace server {
 namespace json = boost::json;
@@ -223,18 +225,22 @@ json::array to_messages(const json::array& context, std::string_view instruction
         if (type == "message") {
             std::string_view role = string_or(item, "role");
             if (role == "developer") role = "system";
+            // Reasoning that was cut off before an answer is a turn of its own.
+            if (role != "assistant" && !reasoning.empty()) assistant();
             json::object message{{"role", role}, {"content", text_of(find(item, "content"))}};
             if (role == "assistant" && !reasoning.empty())
                 message["reasoning_content"] = std::exchange(reasoning, {});
             out.push_back(std::move(message));
         } else if (type == "reasoning") {
-            reasoning += text_of(find(item, "content"));
+            const std::string text = text_of(find(item, "content"));
+            reasoning += text.empty() ? text_of(find(item, "summary")) : text;
         } else if (type == "function_call") {
             json::object& message = assistant();
             if (!message.contains("tool_calls")) message["tool_calls"] = json::array{};
             message["tool_calls"].get_array().push_back(call_of(
                 string_or(item, "call_id"), string_or(item, "name"), string_or(item, "arguments")));
         } else if (type == "function_call_output") {
+            if (!reasoning.empty()) assistant();
             out.push_back({{"role", "tool"},
                            {"tool_call_id", string_or(item, "call_id")},
                            {"content", text_of(find(item, "output"))}});
@@ -243,21 +249,61 @@ json::array to_messages(const json::array& context, std::string_view instruction
     return out;
 }
 
-bool drop_oldest(json::array& context) {
+std::size_t memory_of(const json::value& value) {
+    if (value.is_string()) return sizeof value + value.get_string().capacity();
+    if (value.is_array()) return memory_of(value.get_array());
+    if (value.is_object()) return memory_of(value.get_object());
+    return sizeof value;
+}
+
+std::size_t memory_of(const json::array& values) {
+    std::size_t bytes = sizeof(json::value);
+    for (const json::value& value : values) bytes += memory_of(value);
+    return bytes;
+}
+
+std::size_t memory_of(const json::object& object) {
+    std::size_t bytes = sizeof(json::value);
+    for (const auto& [key, value] : object) bytes += key.size() + memory_of(value);
+    return bytes;
+}
+
+Truncation::Truncation(const json::array& context)
+    : context_{context}, step_(context.size(), 0) {
+    const auto is_fixed = [&](std::size_t i) {
+        const std::string_view role = string_or(context[i].get_object(), "role");
+        return role == "system" || role == "developer";
+    };
+    const auto call_id = [&](std::size_t i) {
+        return string_or(context[i].get_object(), "call_id");
+    };
+    const std::string_view last_call = context.empty() ? "" : call_id(context.size() - 1);
+    std::unordered_map<std::string_view, std::size_t> call_steps;
+    std::size_t num_steps = 0;
     for (std::size_t i = 0; i + 1 < context.size(); ++i) {
-        const json::object& item = context[i].get_object();
-        const std::string_view role = string_or(item, "role");
-        if (role == "system" || role == "developer") continue;
-        const std::string call_id{string_or(item, "call_id")};
-        context.erase(context.begin() + static_cast<std::ptrdiff_t>(i));
-        if (call_id.empty()) return true;
-        for (std::size_t k = context.size(); k-- > i;) {  // the other half of the pair
-            if (string_or(context[k].get_object(), "call_id") == call_id)
-                context.erase(context.begin() + static_cast<std::ptrdiff_t>(k));
+        const std::string_view id = call_id(i);
+        if (is_fixed(i) || (!id.empty() && id == last_call)) continue;
+        if (const auto call = call_steps.find(id); call != call_steps.end()) {
+            step_[i] = call->second;  // went with the other half
+            continue;
         }
-        return !context.empty();
+        step_[i] = ++num_steps;
+        if (!id.empty()) call_steps.emplace(id, num_steps);
+        std::size_t next = i + 1;  // the oldest item that is left and might go
+        while (next + 1 < context.size() && (is_fixed(next) || call_steps.contains(call_id(next))))
+            ++next;
+        if (string_or(context[next].get_object(), "role") == "user") choices_.push_back(num_steps);
     }
-    return false;
+    // Should that not be enough, any beginning will have to do.
+    const std::size_t tried = choices_.empty() ? 0 : choices_.back();
+    for (std::size_t step = tried + 1; step <= num_steps; ++step) choices_.push_back(step);
+}
+
+json::array Truncation::shortened(std::size_t choice) const {
+    json::array out;
+    for (std::size_t i = 0; i < context_.size(); ++i)
+        if (step_[i] == 0 || step_[i] > choices_[choice]) out.push_back(context_[i]);
+    return out;
 }
 
 namespace {

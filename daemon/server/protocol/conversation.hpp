@@ -3,10 +3,14 @@
 #include "daemon/server/protocol/fields.hpp"
 
 #include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace server {
 
@@ -29,10 +33,29 @@ bool check_items(const boost::json::array& items, std::string_view param, FieldR
 [[nodiscard]] boost::json::array to_messages(const boost::json::array& context,
                                              std::string_view instructions);
 
-/// Drops the oldest item that may go from a context that is too long: never a system message,
-/// never half of a call and its output, never the last item.
-/// @return  whether there was one
-bool drop_oldest(boost::json::array& context);
+/// What a context that is too long may lose, oldest first: never a system message, never half of a
+/// call and its output, never the last item. As long as there is one, the rest begins with a
+/// message of the user, since templates insist on that.
+class Truncation {
+public:
+    /// @param context  checked items (check_items); outlives this
+    explicit Truncation(const boost::json::array& context);
+
+    /// Ways to shorten it, each shorter than the one before; 0: nothing may go.
+    [[nodiscard]] std::size_t num_choices() const { return choices_.size(); }
+    /// @param choice  below num_choices()
+    [[nodiscard]] boost::json::array shortened(std::size_t choice) const;
+
+private:
+    const boost::json::array& context_;
+    std::vector<std::size_t> step_;     // [num_items] the step in which an item goes; 0: it stays
+    std::vector<std::size_t> choices_;  // steps after which the rest can be used
+};
+
+/// What a JSON value takes in memory, roughly.
+[[nodiscard]] std::size_t memory_of(const boost::json::value& value);
+[[nodiscard]] std::size_t memory_of(const boost::json::array& values);
+[[nodiscard]] std::size_t memory_of(const boost::json::object& object);
 
 /// Checks the `messages` of a chat completion and normalises them for the template: text parts
 /// joined, null content beside tool calls made "", argument strings made objects.

@@ -69,6 +69,11 @@ ApiError overloaded(std::string message) {
     return server_error(503, "server_overloaded", std::move(message), 2);
 }
 
+bool is_clients_mistake(const ApiError& error) {
+    return error.status < 500 && error.status != 429 &&
+           error.code != "websocket_connection_limit_reached";
+}
+
 ApiError from_errc(base::Errc errc, std::string_view detail) {
     using base::Errc;
     switch (errc) {
@@ -91,10 +96,19 @@ ApiError from_errc(base::Errc errc, std::string_view detail) {
                 "The model's chat template refused this conversation" +
                     (detail.empty() ? std::string{"."}
                                     : ": " + std::string{detail.substr(0, 500)}));
+        case Errc::template_broken: {
+            ApiError error = server_error(
+                500, "server_error", "The chat template could not be rendered; see the server log.",
+                0);
+            error.log = detail;
+            return error;
+        }
         case Errc::device_lost:
             return server_error(500, "server_error", "The backend failed; see the server log.", 0);
         case Errc::deadline:
             return server_error(504, "deadline_exceeded", "The request's time is over.", 0);
+        case Errc::queue_timeout:
+            return overloaded("The request waited longer to be admitted than this server allows.");
     }
     return internal_error();
 }

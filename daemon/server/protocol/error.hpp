@@ -17,6 +17,7 @@ struct ApiError {
     std::string message;
     std::string param;            ///< "" becomes null
     int retry_after_seconds = 0;  ///< 0: no such header
+    std::string log;              ///< words for the operator's log; the client never sees them
 };
 
 /// What parsers of client messages return.
@@ -39,9 +40,11 @@ using Parsed = boost::system::result<T, ApiError>;
 [[nodiscard]] ApiError internal_error();
 [[nodiscard]] ApiError overloaded(std::string message);
 
-/// The one table from what can go wrong while serving to what a client sees. `detail` is for the
-/// errors whose cause the client may act on (a template's own message); others say nothing of the
-/// inside.
+/// Whether the fault is the client's, rather than that of a server which is busy, old or leaving.
+[[nodiscard]] bool is_clients_mistake(const ApiError& error);
+
+/// The one table from what can go wrong while serving to what a client sees. `detail` is told to the
+/// client where it may act on it (a template's own message), and goes to the log otherwise.
 [[nodiscard]] ApiError from_errc(base::Errc errc, std::string_view detail = {});
 
 /// {"error":{"message","type","param","code"}}

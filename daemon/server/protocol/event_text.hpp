@@ -13,4 +13,10 @@ struct EventText {
     std::size_t insert_at = 0;
 };
 
+/// The same with its name, which server-sent events repeat before the data.
+struct TypedEvent {
+    std::string_view type;  ///< "response.created", …
+    EventText text;
+};
+
 }  // namespace server

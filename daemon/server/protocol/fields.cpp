@@ -13,7 +13,12 @@ std::string number_text(double value) {
     return text;
 }
 
-ApiError out_of_range(std::string_view kind, bool is_above, std::string_view param, double bound) {
+std::string number_text(std::int64_t value) {
+    return std::to_string(value);
+}
+
+template <class Number>
+ApiError out_of_range(std::string_view kind, bool is_above, std::string_view param, Number bound) {
     return invalid_request(std::string{kind} + (is_above ? "_above_max_value" : "_below_min_value"),
                            param,
                            "Invalid '" + std::string{param} + "': expected a value " +
@@ -29,20 +34,18 @@ bool FieldReader::integer(const json::value& value, std::string_view param, std:
     if (value.is_int64()) {
         number = value.get_int64();
     } else if (value.is_uint64()) {
-        return fail(out_of_range("integer", true, param, static_cast<double>(max)));
+        return fail(out_of_range("integer", true, param, max));
     } else if (value.is_double()) {
         const double d = value.get_double();
         if (d != std::floor(d)) return fail(wrong_type(param, "an integer"));
-        if (d >= kTwo63 || d < -kTwo63) {
-            return fail(
-                out_of_range("integer", d > 0, param, static_cast<double>(d > 0 ? max : min)));
-        }
+        if (d >= kTwo63 || d < -kTwo63)
+            return fail(out_of_range("integer", d > 0, param, d > 0 ? max : min));
         number = static_cast<std::int64_t>(d);
     } else {
         return fail(wrong_type(param, "an integer"));
     }
-    if (number < min) return fail(out_of_range("integer", false, param, static_cast<double>(min)));
-    if (number > max) return fail(out_of_range("integer", true, param, static_cast<double>(max)));
+    if (number < min) return fail(out_of_range("integer", false, param, min));
+    if (number > max) return fail(out_of_range("integer", true, param, max));
     out = number;
     return true;
 }

@@ -131,6 +131,14 @@ constexpr Field<Target> kFields[] = {
 
 }  // namespace
 
+bool check_generation_params(const GenerationParams& params, FieldReader& reader) {
+    if (params.max_tokens == 0 || params.min_tokens <= params.max_tokens) return true;
+    return reader.fail(invalid_value(
+        "min_tokens", "Invalid 'min_tokens': " + std::to_string(params.min_tokens) +
+                          " is more than the limit of " + std::to_string(params.max_tokens) +
+                          " tokens."));
+}
+
 bool read_generation_param(std::string_view name, const Value& value, std::int32_t vocab_size,
                            GenerationParams& params, FieldReader& reader) {
     Target target{params, vocab_size};

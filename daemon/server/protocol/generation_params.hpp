@@ -18,7 +18,7 @@ struct GenerationParams {
     std::optional<std::int64_t> seed;  ///< none: a fresh random one
     std::int32_t max_tokens = 0;       ///< 0: to the end of the context
     std::int32_t min_tokens = 0;
-    std::vector<std::string> stop;
+    std::vector<std::string> stop;  ///< none of them empty: "" counts as not given
     std::vector<std::int32_t> stop_token_ids;
     bool include_stop = false;
     bool skip_special = true;
@@ -31,5 +31,8 @@ struct GenerationParams {
 /// @return            whether `name` is one of them; mistakes go to `reader`
 bool read_generation_param(std::string_view name, const boost::json::value& value,
                            std::int32_t vocab_size, GenerationParams& params, FieldReader& reader);
+
+/// What can be said once all of them are read: min_tokens is at most max_tokens.
+bool check_generation_params(const GenerationParams& params, FieldReader& reader);
 
 }  // namespace server

@@ -2,90 +2,108 @@
 
 #include "daemon/server/protocol/json_text.hpp"
 
-#include <boost/json/serialize.hpp>
+#include <boost/json/object.hpp>
 
-#include <charconv>
+#include <algorithm>
 #include <utility>
 
 namespace server {
 namespace json = boost::json;
 namespace {
 
-// Readers refuse messages over 1 MiB by default, so what is only repeated has a bound of its own.
-constexpr std::size_t kMaxEchoBytes = 512U << 10U;
+/// What the events of one kind of item are called.
+struct Words {
+    std::string_view delta;      ///< type of the events with text
+    std::string_view done;       ///< type of the event with all of it
+    std::string_view text;       ///< the member of that event which holds it
+    std::string_view part_added;  ///< "": the item has no parts
+    std::string_view part_done;
+    std::string_view index;  ///< the member that numbers parts, of which there is one: the first
+};
 
-/// The double that prints like the float: 0.9, not 0.899999976.
-double tidy(float value) {
-    char digits[32];
-    const auto written = std::to_chars(digits, digits + sizeof digits, value);
-    double out = 0;
-    std::from_chars(digits, written.ptr, out);
-    return out;
+// clang-format off
+constexpr Words kWords[] = {  // as ItemKind counts
+    {"response.output_text.delta", "response.output_text.done", "text",
+     "response.content_part.added", "response.content_part.done", R"(,"content_index":0)"},
+    {"response.reasoning_text.delta", "response.reasoning_text.done", "text",
+     "response.content_part.added", "response.content_part.done", R"(,"content_index":0)"},
+    {"response.reasoning_summary_text.delta", "response.reasoning_summary_text.done", "text",
+     "response.reasoning_summary_part.added", "response.reasoning_summary_part.done",
+     R"(,"summary_index":0)"},
+    {"response.function_call_arguments.delta", "response.function_call_arguments.done", "arguments",
+     "", "", ""},
+};
+// clang-format on
+
+const Words& words(ItemKind kind) {
+    return kWords[static_cast<std::size_t>(kind)];
 }
 
-/// The fields that are the same in every event of a response.
-json::object static_fields(const ResponseRequest& request, std::string_view fingerprint) {
-    const json::object& echo = request.echo;
-    const auto member = [&](std::string_view key, json::value otherwise) {
-        const json::value* value = echo.if_contains(key);
-        return value == nullptr ? std::move(otherwise) : *value;
+std::string part_of(ItemKind kind, std::string_view text, std::string_view logprobs) {
+    std::string out = R"({"type":")";
+    out += kind == ItemKind::message     ? "output_text"
+           : kind == ItemKind::reasoning ? "reasoning_text"
+                                         : "summary_text";
+    out += R"(","text":)";
+    append_string(out, text);
+    if (kind == ItemKind::message) {
+        out += R"(,"annotations":[],"logprobs":[)";
+        out += logprobs;
+        out += ']';
+    }
+    return out += '}';
+}
+
+/// @param part  "" while the item has none
+std::string item_of(const ItemStart& start, std::string_view status, std::string_view part,
+                    std::string_view arguments) {
+    std::string out = R"({"id":")" + start.id + R"(","type":")";
+    const auto open = [&](std::string_view type) {
+        out += type;
+        out += R"(","status":")";
+        out += status;
     };
-    json::object out;
-    out["background"] = false;
-    out["instructions"] = member("instructions", nullptr);
-    out["max_output_tokens"] = member("max_output_tokens", nullptr);
-    out["max_tool_calls"] = member("max_tool_calls", nullptr);
-    out["model"] = request.model;
-    out["parallel_tool_calls"] = member("parallel_tool_calls", true);
-    out["previous_response_id"] = request.previous_response_id.empty()
-                                      ? json::value(nullptr)
-                                      : json::value(request.previous_response_id);
-    out["prompt_cache_key"] = member("prompt_cache_key", nullptr);
-    out["reasoning"] = member("reasoning", json::object{{"effort", nullptr}, {"summary", nullptr}});
-    out["safety_identifier"] = member("safety_identifier", nullptr);
-    out["service_tier"] = "default";
-    out["store"] = false;
-    out["temperature"] = tidy(request.params.sampling.temperature);
-    out["text"] = member(
-        "text", json::object{{"format", json::object{{"type", "text"}}}, {"verbosity", "medium"}});
-    out["tool_choice"] = member("tool_choice", "auto");
-    out["tools"] = member("tools", json::array{});
-    out["top_logprobs"] = request.top_logprobs;
-    out["top_p"] = tidy(request.params.sampling.top_p);
-    out["presence_penalty"] = tidy(request.params.sampling.presence_penalty);
-    out["frequency_penalty"] = tidy(request.params.sampling.frequency_penalty);
-    out["truncation"] = member("truncation", "disabled");
-    out["metadata"] = member("metadata", json::object{});
-    out["access_programs"] = nullptr;
-    if (const json::value* user = echo.if_contains("user")) out["user"] = *user;
-    out["system_fingerprint"] = fingerprint;
+    switch (start.kind) {
+        case ItemKind::message:
+            open("message");
+            out += R"(","role":"assistant","content":[)";
+            out += part;
+            return out += "]}";
+        case ItemKind::reasoning:
+            open("reasoning");
+            out += R"(","summary":[],"content":[)";
+            out += part;
+            return out += part.empty() ? "]}" : R"(],"encrypted_content":null})";
+        case ItemKind::summary:
+            open("reasoning");
+            out += R"(","summary":[)";
+            out += part;
+            return out += part.empty() ? "]}" : R"(],"encrypted_content":null})";
+        case ItemKind::call:
+            open("function_call");
+            out += R"(","call_id":")" + start.call_id + R"(","name":)";
+            append_string(out, start.name);
+            out += R"(,"arguments":)";
+            append_string(out, arguments);
+            return out += '}';
+    }
     return out;
 }
 
 }  // namespace
 
 ResponseEvents::ResponseEvents(const ResponseRequest& request, std::string response_id,
-                               std::string item_id, std::string_view fingerprint,
-                               std::int64_t created_at)
-    : response_id_{std::move(response_id)}, item_id_{std::move(item_id)} {
-    head_ = R"({"id":")" + response_id_ + R"(","object":"response","created_at":)" +
-            std::to_string(created_at) + R"(,"status":")";
-    json::object fixed = static_fields(request, fingerprint);
-    tail_ = json::serialize(fixed);
-    if (tail_.size() > kMaxEchoBytes) {
-        fixed["instructions"] = nullptr;
-        fixed["tools"] = json::array{};
-        tail_ = json::serialize(fixed);
-    }
-    tail_.erase(0, 1);
+                               std::string_view fingerprint, std::int64_t created_at)
+    : object_{request, std::move(response_id), fingerprint, created_at} {
     if (!request.stream_id.empty())
         stream_id_ = R"(,"stream_id":")" + request.stream_id + '"';  // of a set without quotes
 }
 
-void ResponseEvents::open_event(std::string& out, std::string_view type) {
-    out += R"({"type":"response.)";
+std::string ResponseEvents::open_event(std::string_view type) {
+    std::string out = R"({"type":")";
     out += type;
     out += R"(","sequence_number":)" + std::to_string(sequence_number_++);
+    return out;
 }
 
 void ResponseEvents::close_event(std::string& out) const {
@@ -93,165 +111,162 @@ void ResponseEvents::close_event(std::string& out) const {
     out += '}';
 }
 
-std::string ResponseEvents::created() {
-    std::string out;
-    open_event(out, "created");
-    out += R"(,"response":)";
-    append_response(out, "in_progress", false, nullptr, nullptr, false, 0);
+TypedEvent ResponseEvents::begin(std::string_view status) {
+    const std::string_view type =
+        status == "created" ? "response.created" : "response.in_progress";
+    std::string out = open_event(type);
+    out += R"(,"response":)" + object_.in_progress();
     close_event(out);
+    return {type, {std::move(out)}};
+}
+
+/// The item's id and where it stands in the output.
+void ResponseEvents::append_place(std::string& out) const {
+    out += R"(,"item_id":")" + items_.back().start.id + R"(","output_index":)" +
+           std::to_string(items_.size() - 1);
+    out += words(items_.back().start.kind).index;
+}
+
+TypedEvent ResponseEvents::part_event(std::string_view type, std::string_view part) {
+    std::string out = open_event(type);
+    append_place(out);
+    out += R"(,"part":)";
+    out += part;
+    close_event(out);
+    return {type, {std::move(out)}};
+}
+
+TypedEvent ResponseEvents::item_event(std::string_view type, std::string_view item) {
+    std::string out = open_event(type);
+    out += R"(,"output_index":)" + std::to_string(items_.size() - 1) + R"(,"item":)";
+    out += item;
+    close_event(out);
+    return {type, {std::move(out)}};
+}
+
+std::vector<TypedEvent> ResponseEvents::open(ItemStart start) {
+    items_.push_back({.start = std::move(start)});
+    has_open_item_ = true;
+    const ItemStart& item = items_.back().start;
+    delta_head_.clear();
+    append_place(delta_head_);
+    delta_head_ += R"(,"delta":")";
+    std::vector<TypedEvent> out;
+    out.push_back(item_event("response.output_item.added", item_of(item, "in_progress", "", "")));
+    if (const std::string_view type = words(item.kind).part_added; !type.empty())
+        out.push_back(part_event(type, part_of(item.kind, "", "")));
     return out;
 }
 
-std::string ResponseEvents::in_progress() {
-    std::string out;
-    open_event(out, "in_progress");
-    out += R"(,"response":)";
-    append_response(out, "in_progress", false, nullptr, nullptr, false, 0);
-    close_event(out);
-    return out;
-}
-
-std::string ResponseEvents::item_added() {
-    has_item_ = true;
-    std::string out;
-    open_event(out, "output_item.added");
-    out += R"(,"output_index":0,"item":{"id":")" + item_id_ +
-           R"(","type":"message","status":"in_progress","role":"assistant","content":[]})";
-    close_event(out);
-    return out;
-}
-
-std::string ResponseEvents::part_added() {
-    std::string out;
-    open_event(out, "content_part.added");
-    out += R"(,"item_id":")" + item_id_ + R"(","output_index":0,"content_index":0,"part":)" +
-           R"({"type":"output_text","text":"","annotations":[],"logprobs":[]})";
-    close_event(out);
-    return out;
-}
-
-EventText ResponseEvents::delta(std::string_view text, std::string_view logprobs) {
-    text_ += text;
+TypedEvent ResponseEvents::delta(std::string_view text, std::string_view logprobs) {
+    Item& item = items_.back();
+    item.text += text;
     if (!logprobs.empty()) {
-        if (!logprobs_.empty()) logprobs_ += ',';
-        logprobs_ += logprobs;
+        if (!item.logprobs.empty()) item.logprobs += ',';
+        item.logprobs += logprobs;
     }
-    EventText out;
-    out.json.reserve(220 + text.size() + logprobs.size());
-    open_event(out.json, "output_text.delta");
-    out.json += R"(,"item_id":")";
-    out.json += item_id_;
-    out.json += R"(","output_index":0,"content_index":0,"delta":")";
+    const std::string_view type = words(item.start.kind).delta;
+    EventText out{open_event(type)};
+    out.json.reserve(out.json.size() + delta_head_.size() + text.size() + logprobs.size() +
+                     stream_id_.size() + 32);
+    out.json += delta_head_;
     append_escaped(out.json, text);
     if (logprobs.empty()) out.insert_at = out.json.size();
-    out.json += R"(","logprobs":[)";
-    out.json += logprobs;
-    out.json += ']';
+    out.json += '"';
+    if (item.start.kind == ItemKind::message) {
+        out.json += R"(,"logprobs":[)";
+        out.json += logprobs;
+        out.json += ']';
+    }
     close_event(out.json);
+    return {type, std::move(out)};
+}
+
+std::vector<TypedEvent> ResponseEvents::close(bool is_complete) {
+    Item& item = items_.back();
+    has_open_item_ = false;
+    item.is_complete = is_complete;
+    const Words& word = words(item.start.kind);
+    const bool has_part = !word.part_done.empty();
+    const std::string part = has_part ? part_of(item.start.kind, item.text, item.logprobs) : "";
+    item.done = item_of(item.start, is_complete ? "completed" : "incomplete", part, item.text);
+
+    std::vector<TypedEvent> out;
+    std::string done = open_event(word.done);
+    append_place(done);
+    done += R"(,")" + std::string{word.text} + R"(":)";
+    append_string(done, item.text);
+    if (item.start.kind == ItemKind::message) done += R"(,"logprobs":[)" + item.logprobs + ']';
+    close_event(done);
+    out.push_back({word.done, {std::move(done)}});
+    if (has_part) out.push_back(part_event(word.part_done, part));
+    out.push_back(item_event("response.output_item.done", item.done));
     return out;
 }
 
-std::string ResponseEvents::text_done() {
-    std::string out;
-    open_event(out, "output_text.done");
-    out += R"(,"item_id":")" + item_id_ + R"(","output_index":0,"content_index":0,"text":)";
-    append_string(out, text_);
-    out += R"(,"logprobs":[)" + logprobs_ + ']';
+TypedEvent ResponseEvents::terminal(ResponseEnd end, const Usage& usage, const ApiError* error,
+                                    std::int64_t completed_at) {
+    const std::string_view type = end == ResponseEnd::completed ? "response.completed"
+                                  : end == ResponseEnd::failed  ? "response.failed"
+                                                                : "response.incomplete";
+    std::string out = open_event(type);
+    out += R"(,"response":)" + response_object(end, usage, error, completed_at);
     close_event(out);
-    return out;
-}
-
-std::string ResponseEvents::part_done() {
-    std::string out;
-    open_event(out, "content_part.done");
-    out += R"(,"item_id":")" + item_id_ + R"(","output_index":0,"content_index":0,"part":)";
-    append_part(out);
-    close_event(out);
-    return out;
-}
-
-std::string ResponseEvents::item_done(bool is_complete) {
-    item_status_ = is_complete ? "completed" : "incomplete";
-    std::string out;
-    open_event(out, "output_item.done");
-    out += R"(,"output_index":0,"item":)";
-    append_item(out, item_status_);
-    close_event(out);
-    return out;
-}
-
-std::string ResponseEvents::terminal(ResponseEnd end, const Usage& usage, const ApiError* error,
-                                     std::int64_t completed_at) {
-    std::string out;
-    open_event(out, end == ResponseEnd::completed ? "completed"
-                    : end == ResponseEnd::failed  ? "failed"
-                                                  : "incomplete");
-    out += R"(,"response":)";
-    out += response_object(end, usage, error, completed_at);
-    close_event(out);
-    return out;
+    return {type, {std::move(out)}};
 }
 
 std::string ResponseEvents::response_object(ResponseEnd end, const Usage& usage,
                                             const ApiError* error,
                                             std::int64_t completed_at) const {
-    constexpr std::string_view kStatus[] = {"completed", "incomplete", "cancelled", "failed"};
+    return object_.ended(end, end == ResponseEnd::failed ? "" : output(), usage, error,
+                         completed_at);
+}
+
+std::string ResponseEvents::output() const {
     std::string out;
-    append_response(out, kStatus[static_cast<std::size_t>(end)], end != ResponseEnd::failed, &usage,
-                    error, end == ResponseEnd::incomplete,
-                    end == ResponseEnd::completed ? completed_at : 0);
+    for (const Item& item : items_) {
+        if (!out.empty()) out += ',';
+        out += item.done;
+    }
     return out;
 }
 
-void ResponseEvents::append_part(std::string& out) const {
-    out += R"({"type":"output_text","text":)";
-    append_string(out, text_);
-    out += R"(,"annotations":[],"logprobs":[)" + logprobs_ + "]}";
+bool ResponseEvents::has_answer() const {
+    return std::ranges::any_of(items_, [](const Item& item) {
+        return item.start.kind == ItemKind::message || item.start.kind == ItemKind::call;
+    });
 }
 
-void ResponseEvents::append_item(std::string& out, std::string_view status) const {
-    out += R"({"id":")" + item_id_ + R"(","type":"message","status":")";
-    out += status;
-    out += R"(","role":"assistant","content":[)";
-    append_part(out);
-    out += "]}";
-}
-
-void ResponseEvents::append_response(std::string& out, std::string_view status, bool has_output,
-                                     const Usage* usage, const ApiError* error, bool hit_length,
-                                     std::int64_t completed_at) const {
-    out += head_;
-    out += status;
-    out += R"(","completed_at":)";
-    out += completed_at == 0 ? "null" : std::to_string(completed_at);
-    out += R"(,"error":)";
-    if (error != nullptr) {
-        out += R"({"code":)";
-        append_string(out, error->code);
-        out += R"(,"message":)";
-        append_string(out, error->message);
-        out += '}';
-    } else {
-        out += "null";
+json::array ResponseEvents::to_input(ResponseEnd end) const {
+    json::array out;
+    for (const Item& item : items_) {
+        const auto part = [&](std::string_view type) {
+            return json::array{json::object{{"type", type}, {"text", item.text}}};
+        };
+        switch (item.start.kind) {
+            case ItemKind::message:
+                out.push_back({{"type", "message"},
+                               {"id", item.start.id},
+                               {"role", "assistant"},
+                               {"content", part("output_text")}});
+                break;
+            case ItemKind::reasoning:
+            case ItemKind::summary:
+                out.push_back({{"type", "reasoning"},
+                               {"id", item.start.id},
+                               {"summary", json::array{}},
+                               {"content", part("reasoning_text")}});
+                break;
+            case ItemKind::call:
+                if (!item.is_complete && end != ResponseEnd::completed) break;
+                out.push_back({{"type", "function_call"},
+                               {"id", item.start.id},
+                               {"call_id", item.start.call_id},
+                               {"name", item.start.name},
+                               {"arguments", item.text}});
+        }
     }
-    out += R"(,"incomplete_details":)";
-    out += hit_length ? R"({"reason":"max_output_tokens"})" : "null";
-    out += R"(,"output":[)";
-    if (has_output && has_item_) append_item(out, item_status_);
-    out += R"(],"usage":)";
-    if (usage != nullptr) {
-        out +=
-            R"({"input_tokens":)" + std::to_string(usage->prompt_tokens) +
-            R"(,"input_tokens_details":{"cached_tokens":)" + std::to_string(usage->cached_tokens) +
-            R"(,"cache_write_tokens":0},"output_tokens":)" + std::to_string(usage->output_tokens) +
-            R"(,"output_tokens_details":{"reasoning_tokens":)" +
-            std::to_string(usage->reasoning_tokens) + R"(},"total_tokens":)" +
-            std::to_string(usage->prompt_tokens + usage->output_tokens) + '}';
-    } else {
-        out += "null";
-    }
-    out += ',';
-    out += tail_;
+    return out;
 }
 
 }  // namespace server

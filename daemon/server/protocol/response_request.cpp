@@ -1,6 +1,7 @@
 #include "daemon/server/protocol/response_request.hpp"
 
 #include "daemon/server/protocol/conversation.hpp"
+#include "daemon/server/protocol/output_form.hpp"
 #include "daemon/server/protocol/tools.hpp"
 
 #include <algorithm>
@@ -25,7 +26,6 @@ constexpr std::string_view kTruncations[] = {"auto", "disabled"};
 constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium",
                                          "high", "xhigh",   "max"};
 constexpr std::string_view kSummaries[] = {"auto", "concise", "detailed"};
-constexpr std::string_view kFormats[] = {"text", "json_object", "json_schema"};
 constexpr std::string_view kVerbosities[] = {"low", "medium", "high"};
 constexpr std::size_t kMaxMetadata = 16;
 constexpr std::size_t kMaxMetadataBytes = 512 * 4;  // 512 characters
@@ -78,24 +78,7 @@ bool read_text(const Value& value, Request& request, Reader& reader) {
     if (text == nullptr) return false;
     json::object echo{{"format", json::object{{"type", "text"}}}, {"verbosity", "medium"}};
     if (const Value* format = text->if_contains("format"); format && !format->is_null()) {
-        const json::object* body = reader.object(*format, "text.format");
-        if (body == nullptr) return false;
-        const Value* type = body->if_contains("type");
-        if (type == nullptr) return reader.fail(missing_parameter("text.format.type"));
-        std::string word;
-        if (!reader.word(*type, "text.format.type", kFormats, word)) return false;
-        request.is_plain_text = word == "text";
-        if (word == "json_schema") {
-            for (const char* key : {"name", "schema"}) {
-                const Value* member = body->if_contains(key);
-                if (member == nullptr || member->is_null())
-                    return reader.fail(missing_parameter(std::string{"text.format."} + key));
-            }
-            if (!is_schema(body->at("schema"))) {
-                return reader.fail(invalid_request("invalid_json_schema", "text.format.schema",
-                                                   "'text.format.schema' is not a JSON schema."));
-            }
-        }
+        if (!read_output_form(*format, "text.format", false, request.rules, reader)) return false;
         echo["format"] = *format;
     }
     if (const Value* verbosity = text->if_contains("verbosity");
@@ -120,6 +103,7 @@ bool read_reasoning(const Value& value, Request& request, Reader& reader) {
     if (const Value* summary = body->if_contains("summary"); summary && !summary->is_null()) {
         std::string word;
         if (!reader.word(*summary, "reasoning.summary", kSummaries, word)) return false;
+        request.want_summary = true;
         echo["summary"] = word;
     }
     request.echo["reasoning"] = std::move(echo);
@@ -183,7 +167,7 @@ bool read_max_tool_calls(const Value& value, Request& request, Reader& reader) {
 }
 
 bool read_parallel(const Value& value, Request& request, Reader& reader) {
-    bool on = true;
+    bool& on = request.rules.parallel_calls;
     if (!reader.boolean(value, "parallel_tool_calls", on)) return false;
     request.echo["parallel_tool_calls"] = on;
     return true;
@@ -256,16 +240,10 @@ bool read_envelope(const json::object& message, const ParseContext& context, Req
 
 bool read_tool_fields(const json::object& message, const ParseContext& context, Request& request,
                       Reader& reader) {
-    if (const Value* tools = given(message, "tools")) {
-        if (!read_tools(*tools, context.reject_hosted_tools, request.functions, reader))
-            return false;
-        request.echo["tools"] = *tools;
-    }
-    if (const Value* choice = given(message, "tool_choice")) {
-        if (!check_tool_choice(*choice, request.functions, request.is_call_forced, reader))
-            return false;
-        request.echo["tool_choice"] = *choice;
-    }
+    if (!read_tools(message, context.reject_hosted_tools, request.functions, request.rules, reader))
+        return false;
+    for (const char* name : {"tools", "tool_choice"})
+        if (const Value* value = given(message, name)) request.echo[name] = *value;
     return true;
 }
 
@@ -305,7 +283,8 @@ Parsed<ResponseRequest> parse_response_request(const json::object& message,
     const bool is_fine = read_envelope(message, context, request, reader) &&
                          read_fields<Request>(message, kFields, request, reader, unknown) &&
                          read_tool_fields(message, context, request, reader) &&
-                         check_required(request, reader);
+                         check_required(request, reader) &&
+                         check_generation_params(request.params, reader);
     if (!is_fine) return reader.take_error();
     return request;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "daemon/base/output_rules.hpp"
 #include "daemon/server/protocol/generation_params.hpp"
 
 #include <boost/json/array.hpp>
@@ -35,11 +36,11 @@ struct ResponseRequest {
     GenerationParams params;
     std::int32_t top_logprobs = 0;
     bool want_logprobs = false;    ///< include: message.output_text.logprobs
-    boost::json::array functions;  ///< of `tools`, in chat shape
-    bool is_call_forced = false;
+    boost::json::array functions;  ///< those that may be called, as templates take them
+    base::OutputRules rules;
     bool drop_oldest = false;  ///< truncation: auto
     std::string reasoning_effort;
-    bool is_plain_text = true;  ///< text.format: no grammar asked for
+    bool want_summary = false;  ///< reasoning.summary: reasoning is told as a summary
     /// What goes back in the response object as it came: instructions, metadata, tools, …
     boost::json::object echo;
 };

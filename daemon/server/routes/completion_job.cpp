@@ -35,26 +35,41 @@ public:
 
     void start() {
         const int num_new = request_.params.max_tokens > 0 ? 1 : 0;
-        run([prompts = request_.prompts, num_new, &core = core_](const Model& model) -> Prompts {
-            std::vector<Ids> encoded;
+        std::size_t bytes = 0;
+        for (const Prompt& prompt : request_.prompts) {
+            const auto* ids = std::get_if<Ids>(&prompt);
+            bytes += ids != nullptr ? ids->size() * sizeof(ids->front())
+                                    : std::get<std::string>(prompt).size();
+        }
+        run(bytes, [prompts = request_.prompts, num_new, &core = core_](
+                       const Model& model, const IsCancelled& is_cancelled) -> Prompts {
+            std::vector<EncodedPrompt> encoded;
             for (const Prompt& prompt : prompts) {
-                auto ids = encode_prompt(model, core.metrics, prompt, num_new);
-                if (!ids) return ids.error();
-                encoded.push_back(std::move(*ids));
+                if (is_cancelled()) return from_errc(base::Errc::cancelled);
+                auto one = encode_prompt(model, core.metrics, prompt, num_new);
+                if (!one) return one.error();
+                encoded.push_back(std::move(*one));
             }
             return encoded;
         });
     }
 
 private:
-    void adjust(base::Request& request) override {
+    void on_choices() override {
+        if (has_logprobs())
+            logprobs_.assign(choices_.size(), {static_cast<std::size_t>(request_.num_logprobs),
+                                               *model_->codec});
+        token_ids_.resize(choices_.size());
+        texts_.resize(choices_.size());
+        prompt_logprobs_.resize(choices_.size());
+        last_chunks_.resize(choices_.size());
+    }
+
+    void adjust(base::Request& request) const override {
         request.max_tokens = std::min(request.max_tokens, request_.params.max_tokens);
         request.min_tokens = std::min(request.min_tokens, request.max_tokens);
-        request.num_logprobs = request_.num_logprobs;
-        request.prompt_logprobs = request_.echo && has_logprobs();
-        if (has_logprobs())
-            logprobs_.emplace_back(static_cast<std::size_t>(request_.num_logprobs), *model_->codec);
-        token_ids_.emplace_back();
+        request.num_logprobs = std::max(request_.num_logprobs, request_.num_prompt_logprobs);
+        request.prompt_logprobs = scores_prompt_for_echo() || request_.num_prompt_logprobs >= 0;
     }
 
     void on_begin() override {
@@ -63,10 +78,17 @@ private:
     }
 
     void on_prompt_scored(Choice& choice, std::vector<base::TokenLogprobs>&& scores) override {
+        const Ids& prompt = choice.prompt.ids;
+        if (request_.num_prompt_logprobs >= 0) {
+            prompt_logprobs_[at(choice)] = prompt_logprobs_list(
+                prompt, scores, static_cast<std::size_t>(request_.num_prompt_logprobs),
+                *model_->codec);
+        }
+        if (!scores_prompt_for_echo()) return;
         std::vector<ScoredToken> tokens;
-        for (std::size_t i = 0; i < choice.prompt.size() && i < scores.size(); ++i) {
+        for (std::size_t i = 0; i < prompt.size() && i < scores.size(); ++i) {
             if (i == 0) scores[i] = {std::numeric_limits<float>::quiet_NaN(), {}};
-            tokens.push_back({choice.prompt[i], std::move(scores[i])});
+            tokens.push_back({prompt[i], std::move(scores[i])});
         }
         add(choice, echoed_text(choice), tokens);
     }
@@ -92,11 +114,12 @@ private:
         for (const auto& choice : choices_) {
             const bool ids = request_.return_token_ids;
             out.push_back({.index = choice->index,
-                           .text = choice->text,
+                           .text = texts_[at(*choice)],
                            .logprobs = logprobs[at(*choice)],
                            .finish_reason = choice->finish_reason,
+                           .prompt_logprobs = prompt_logprobs_[at(*choice)],
                            .token_ids = ids ? &token_ids_[at(*choice)] : nullptr,
-                           .prompt_token_ids = ids ? &choice->prompt : nullptr});
+                           .prompt_token_ids = ids ? &choice->prompt.ids : nullptr});
         }
         return text_completion(head_, out, usage);
     }
@@ -105,10 +128,11 @@ private:
         if (has_logprobs())
             for (const ScoredToken& scored : tokens) logprobs_[at(choice)].add(scored);
         if (!request_.stream) {
-            choice.text += text;
+            texts_[at(choice)] += text;
             return;
         }
-        if (exchange_.merge(tokens.empty() ? choice.last_chunk : 0, text)) return;
+        Outbox::Serial& last_chunk = last_chunks_[at(choice)];
+        if (exchange_.merge(tokens.empty() ? last_chunk : 0, text)) return;
         const std::string entries = take_logprobs(choice);
         const Ids ids =
             request_.return_token_ids ? std::exchange(token_ids_[at(choice)], {}) : Ids{};
@@ -116,7 +140,7 @@ private:
                                .text = text,
                                .logprobs = entries,
                                .token_ids = request_.return_token_ids ? &ids : nullptr};
-        choice.last_chunk = exchange_.send(text_chunk(head_, chunk, request_.include_usage));
+        last_chunk = exchange_.send(text_chunk(head_, chunk, request_.include_usage));
     }
 
     /// The logprobs object with what came since the last call, or "".
@@ -130,16 +154,20 @@ private:
         const Prompt& prompt = request_.prompts[at(choice) / static_cast<std::size_t>(request_.n)];
         if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
         std::string bytes;
-        for (const std::int32_t id : choice.prompt) bytes += model_->codec->piece(id, false);
+        for (const std::int32_t id : choice.prompt.ids) bytes += model_->codec->piece(id, false);
         return lossy_text(bytes);
     }
 
     static std::size_t at(const Choice& choice) { return static_cast<std::size_t>(choice.index); }
     [[nodiscard]] bool has_logprobs() const { return request_.num_logprobs >= 0; }
+    [[nodiscard]] bool scores_prompt_for_echo() const { return request_.echo && has_logprobs(); }
 
     CompletionRequest request_;
-    std::vector<LegacyLogprobs> logprobs_;  // [num_choices], or empty
-    std::vector<Ids> token_ids_;            // [num_choices], generated
+    std::vector<LegacyLogprobs> logprobs_;      // [num_choices], or empty
+    std::vector<Ids> token_ids_;                // [num_choices], generated
+    std::vector<std::string> texts_;            // [num_choices], where the answer is not streamed
+    std::vector<std::string> prompt_logprobs_;  // [num_choices], where asked for
+    std::vector<Outbox::Serial> last_chunks_;   // [num_choices] that may still take text
 };
 
 }  // namespace

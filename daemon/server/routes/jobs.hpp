@@ -16,5 +16,9 @@ struct Core;
 [[nodiscard]] std::shared_ptr<HttpJob> serve_chat_completions(Core& core,
                                                               const HttpRequest& request,
                                                               HttpExchange& exchange);
+[[nodiscard]] std::shared_ptr<HttpJob> serve_tokenize(Core& core, const HttpRequest& request,
+                                                      HttpExchange& exchange);
+[[nodiscard]] std::shared_ptr<HttpJob> serve_detokenize(Core& core, const HttpRequest& request,
+                                                        HttpExchange& exchange);
 
 }  // namespace server

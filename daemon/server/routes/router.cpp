@@ -70,6 +70,8 @@ Route find_route(std::string_view path) {
     if (path == "/v1/responses") return Route::responses;
     if (path == "/v1/completions") return Route::completions;
     if (path == "/v1/chat/completions") return Route::chat_completions;
+    if (path == "/tokenize") return Route::tokenize;
+    if (path == "/detokenize") return Route::detokenize;
     return Route::none;
 }
 
@@ -85,6 +87,8 @@ bool needs_key(Route route, bool metrics_need_key) {
         case Route::responses:
         case Route::completions:
         case Route::chat_completions:
+        case Route::tokenize:
+        case Route::detokenize:
             return true;
     }
     return true;
@@ -102,6 +106,8 @@ std::string_view allowed_methods(Route route) {
             return "GET, POST";
         case Route::completions:
         case Route::chat_completions:
+        case Route::tokenize:
+        case Route::detokenize:
             return "POST";
     }
     return "";
@@ -143,6 +149,8 @@ std::shared_ptr<HttpJob> serve_request(Core& core, Route route, HttpRequest requ
         case Route::responses:
         case Route::completions:
         case Route::chat_completions:
+        case Route::tokenize:
+        case Route::detokenize:
             break;
     }
     if (const auto refusal = core.refusal()) {
@@ -151,6 +159,8 @@ std::shared_ptr<HttpJob> serve_request(Core& core, Route route, HttpRequest requ
     }
     if (route == Route::responses) return serve_responses(core, request, exchange);
     if (route == Route::completions) return serve_completions(core, request, exchange);
+    if (route == Route::tokenize) return serve_tokenize(core, request, exchange);
+    if (route == Route::detokenize) return serve_detokenize(core, request, exchange);
     return serve_chat_completions(core, request, exchange);
 }
 

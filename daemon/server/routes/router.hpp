@@ -20,6 +20,8 @@ enum class Route : std::uint8_t {
     responses,  // POST, and GET for the WebSocket upgrade
     completions,
     chat_completions,
+    tokenize,
+    detokenize,
 };
 
 /// @param path  without the query; one trailing slash counts as none

@@ -15,18 +15,6 @@ namespace {
 
 constexpr auto kBadMessageWindow = std::chrono::seconds{10};
 
-/// What a list of items takes in memory, roughly.
-std::size_t estimate_bytes(const json::value& value) {
-    std::size_t bytes = sizeof value;
-    if (value.is_string()) bytes += value.get_string().capacity();
-    if (value.is_array())
-        for (const json::value& item : value.get_array()) bytes += estimate_bytes(item);
-    if (value.is_object())
-        for (const auto& [key, item] : value.get_object())
-            bytes += key.size() + estimate_bytes(item);
-    return bytes;
-}
-
 ApiError previous_not_found(std::string_view id) {
     return invalid_request(
         "previous_response_not_found", "previous_response_id",
@@ -125,7 +113,7 @@ void Channel::on_message(std::string_view text) {
 void Channel::on_create(const json::object& message, std::size_t bytes) {
     const std::string_view stream_id = lane_of(message);
     const auto refuse = [&](const ApiError& error) {
-        count_bad_message();
+        if (is_clients_mistake(error)) count_bad_message();
         core_.count_rejection(error);
         send_error(error, stream_id);
     };
@@ -183,7 +171,7 @@ void Channel::pump() {
 void Channel::start(Waiting waiting) {
     Lane& lane = *waiting.lane;
     const auto refuse = [&](const ApiError& error) {
-        count_bad_message();
+        if (is_clients_mistake(error)) count_bad_message();
         core_.count_rejection(error);
         send_error(error, lane.id());
     };
@@ -241,13 +229,14 @@ void Channel::remember(Lane& lane, const ResponseTurn& turn) {
     auto history = std::make_shared<History>();
     history->response_id = turn.response_id();
     history->items = turn.history();
-    history->bytes = estimate_bytes(history->items);
+    history->bytes = memory_of(history->items);
     if (lane.history != nullptr) {
         history_bytes_ -= lane.history->bytes;
         recently_used_.remove(&lane);
     }
     history_bytes_ += history->bytes;
     lane.history = std::move(history);
+    lane.next_number = turn.next_sequence_number();
     recently_used_.push_back(&lane);
     while (history_bytes_ > core_.options.limits.max_history_bytes) {
         Lane& oldest = *recently_used_.front();
@@ -299,32 +288,36 @@ void Channel::on_cancel(const json::object& message) {
 void Channel::on_steer(const json::object& message) {
     const std::string_view target = string_member(message, "previous_response_id");
     std::string_view code = "response_not_found";
+    std::string_view text = "No response with this id runs on this connection.";
     std::string_view stream_id;
-    for (const auto& [id, lane] : lanes_) {
+    int number = 0;
+    for (auto& [id, lane] : lanes_) {
         if (lane.turn != nullptr && lane.turn->response_id() == target) {
             code = "steering_not_supported";
+            text = "This server does not support steering.";
+            number = lane.turn->take_sequence_number();
             stream_id = id;
         } else if (lane.history != nullptr && lane.history->response_id == target) {
             code = "response_already_completed";
+            text = "This response has already ended.";
+            number = lane.next_number++;
             stream_id = id;
         }
     }
+    if (code == "response_not_found") count_bad_message();
     const auto member = [&](std::string_view key) {
         const json::value* value = message.if_contains(key);
         return value == nullptr ? json::value(nullptr) : *value;
     };
     json::object event{
         {"type", "response.steer.failed"},
-        {"sequence_number", 0},
-        {"error", json::object{{"type", "invalid_request_error"},
-                               {"code", code},
-                               {"message", "Running responses cannot be steered."}}},
+        {"sequence_number", number},
+        {"error",
+         json::object{{"type", "invalid_request_error"}, {"code", code}, {"message", text}}},
         {"steer", json::object{{"previous_response_id", member("previous_response_id")},
                                {"input", member("input")}}}};
     if (!stream_id.empty()) event["stream_id"] = stream_id;
-    outbox_.push({json::serialize(event)});
-    count_bad_message();
-    wake_();
+    push({json::serialize(event)});
 }
 
 void Channel::expire() {
@@ -352,9 +345,15 @@ void Channel::leave() {
 }
 
 void Channel::send_error(const ApiError& error, std::string_view stream_id) {
-    outbox_.push({error_event(error, stream_id)});
+    push({error_event(error, stream_id)});
+}
+
+Outbox::Serial Channel::push(EventText event) {
+    const Outbox::Serial serial = outbox_.push(std::move(event));
     core_.metrics.ws_messages(metrics::Direction::out).add();
+    core_.metrics.send_queue_bytes.observe(static_cast<double>(outbox_.bytes()));
     wake_();
+    return serial;
 }
 
 void Channel::count_bad_message() {
@@ -370,12 +369,7 @@ void Channel::count_bad_message() {
 }
 
 Outbox::Serial Channel::Lane::send(std::string_view, EventText event) {
-    Outbox& outbox = channel_.outbox_;
-    const Outbox::Serial serial = outbox.push(std::move(event));
-    channel_.core_.metrics.ws_messages(metrics::Direction::out).add();
-    channel_.core_.metrics.send_queue_bytes.observe(static_cast<double>(outbox.bytes()));
-    channel_.wake_();
-    return serial;
+    return channel_.push(std::move(event));
 }
 
 bool Channel::Lane::merge(Outbox::Serial serial, std::string_view text) {

@@ -74,6 +74,7 @@ private:
         std::shared_ptr<ResponseTurn> turn;      // running; weakly held by the helper thread
         std::shared_ptr<const History> history;  // held with requests that wait to continue it
         std::shared_ptr<const History> parent;   // what `turn` continues
+        int next_number = 0;  // of an event that is still written into the stream of `history`
         std::size_t num_waiting = 0;
         [[nodiscard]] const std::string& id() const { return id_; }
 
@@ -101,6 +102,7 @@ private:
 
     [[nodiscard]] std::shared_ptr<const History> find_history(std::string_view response_id) const;
     void send_error(const ApiError& error, std::string_view stream_id);
+    Outbox::Serial push(EventText event);
     void count_bad_message();
 
     Core& core_;

@@ -6,8 +6,10 @@
 #include "daemon/server/protocol/generation_params.hpp"
 #include "daemon/server/session/generation.hpp"
 #include "daemon/server/session/http_exchange.hpp"
+#include "daemon/server/session/prepare.hpp"
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -20,11 +22,13 @@ namespace server {
 /// A request answered by one or more sequences ("choices"): what the two completion surfaces have
 /// in common. A surface says how prompts are made and how a choice is written.
 ///
-/// Held by its HTTP session, and weakly by work on the helper thread. Thread: io.
+/// Held by its HTTP session, and weakly by work on the helper threads. Thread: io.
 class ChoiceJob : public HttpJob, public std::enable_shared_from_this<ChoiceJob> {
 public:
     using Ids = std::vector<std::int32_t>;
-    using Prompts = Parsed<std::vector<Ids>>;
+    using Prompts = Parsed<std::vector<EncodedPrompt>>;
+    /// Whether nobody waits for the prompts any more.
+    using IsCancelled = std::function<bool()>;
 
     ~ChoiceJob() override;
     void abort() override;
@@ -43,9 +47,12 @@ protected:
     class Choice final : public GenerationListener {
     public:
         Choice(ChoiceJob& job, int number) : job_{job}, index{number} {}
+        /// Enough was said (Generation::stop).
+        void stop() { generation_->stop(); }
 
     private:
-        void on_accepted() override { job_.on_accepted(); }
+        void on_accepted() override { job_.on_accepted(*this); }
+        void on_admitted() override { job_.on_admitted(*this); }
         void on_prompt_scored(std::vector<base::TokenLogprobs>&& logprobs) override {
             job_.on_prompt_scored(*this, std::move(logprobs));
         }
@@ -54,33 +61,41 @@ protected:
 
         ChoiceJob& job_;
         std::optional<Generation> generation_;
+        bool is_accepted_ = false;
+        bool is_admitted_ = false;
         friend class ChoiceJob;
 
     public:
         int index;
-        Ids prompt;
-        std::string text;                ///< all of it, where the answer is not streamed
+        EncodedPrompt prompt;
         std::string_view finish_reason;  ///< "" while it runs
-        Outbox::Serial last_chunk = 0;   ///< streamed: the delta that may still take text
     };
 
     ChoiceJob(Core& core, std::shared_ptr<const Model> model, const HttpRequest& http,
               HttpExchange& exchange, Setup setup, GenerationParams params, CompletionHead head);
 
-    /// Makes the prompts on the helper thread and begins.
-    void run(std::function<Prompts(const Model&)> make_prompts);
+    /// Makes the prompts on a helper thread and begins.
+    /// @param bytes  what make_prompts holds, roughly
+    void run(std::size_t bytes,
+             std::function<Prompts(const Model&, const IsCancelled&)> make_prompts);
 
     // ---- what a surface says --------------------------------------------------------------------
 
+    /// The choices are there, none of them runs yet.
+    virtual void on_choices() = 0;
     /// Adds what the surface knows to a request made from the common parameters. The default for
     /// max_tokens is to the end of the context.
-    virtual void adjust(base::Request& /*request*/) {}
+    virtual void adjust(base::Request& request) const = 0;
     /// The engine has taken the first choice: from now on the answer is a stream, where one is asked for.
     virtual void on_begin() {}
     virtual void on_prompt_scored(Choice&, std::vector<base::TokenLogprobs>&&) {}
     virtual void on_delta(Choice& choice, Delta&& delta) = 0;
+    /// No delta follows; `finish_reason` may be made another.
+    virtual void on_finish(Choice&) {}
     /// The choice's last chunk; only where the answer is streamed.
     virtual void send_finish(Choice& choice) = 0;
+    /// Tokens of the choice's output that were reasoning.
+    [[nodiscard]] virtual std::int64_t reasoning_tokens(const Choice&) const { return 0; }
     /// The answer that is not streamed.
     [[nodiscard]] virtual std::string whole_answer(const Usage& usage) = 0;
 
@@ -94,7 +109,10 @@ protected:
 
 private:
     void begin(Prompts prompts);
-    void on_accepted();
+    void submit_more();
+    [[nodiscard]] base::Result<void> submit(Choice& choice);
+    void on_accepted(Choice& choice);
+    void on_admitted(Choice& choice);
     void on_end(Choice& choice, const GenerationEnd& end);
     void complete();
     void fail(const ApiError& error);
@@ -103,6 +121,9 @@ private:
 
     std::uint64_t client_;
     base::Clock::time_point received_;
+    std::deque<Choice*> unsubmitted_;
+    std::size_t num_live_ = 0;     // at the engine
+    std::size_t num_waiting_ = 0;  // of those, not admitted yet
     std::size_t num_ended_ = 0;
     bool has_begun_ = false;
     bool is_done_ = false;

@@ -53,6 +53,7 @@ void Generation::on_event(base::TokenEvent& event) {
             return;
         case Kind::admitted:
             usage_.cached_tokens = event.cached_tokens;
+            listener_.on_admitted();
             if (event.finish == base::FinishReason::none) return;
             break;
         case Kind::prompt_scored:
@@ -90,21 +91,21 @@ void Generation::on_token(base::TokenEvent& event) {
         return end({GenerationEnd::Reason::stop});
 
     Decoded decoded = stream_->push(event.token);
+    ++num_held_;
     if (report_tokens_) {
         ScoredToken& scored = held_.emplace_back();
         scored.token = event.token;
         if (!event.logprobs.empty()) scored.logprobs = std::move(event.logprobs.front());
     }
-    if (decoded.stopped) {
-        if (event.finish == base::FinishReason::none) core_.dispatcher.cancel(id_, false);
+    if (decoded.stopped)
         is_stopped_ = true;
-        if (!decoded.text.empty())
-            listener_.on_delta({std::move(decoded.text), std::exchange(held_, {})});
+    else if (event.finish == base::FinishReason::length)
+        decoded.text += stream_->flush();
+    if (!decoded.text.empty()) deliver(std::move(decoded.text));
+    if (is_stopped_) {
+        if (event.finish == base::FinishReason::none) core_.dispatcher.cancel(id_, false);
         return end({GenerationEnd::Reason::stop});
     }
-    if (event.finish == base::FinishReason::length) decoded.text += stream_->flush();
-    if (!decoded.text.empty())
-        listener_.on_delta({std::move(decoded.text), std::exchange(held_, {})});
     switch (event.finish) {
         case base::FinishReason::none:
         case base::FinishReason::stop:
@@ -116,6 +117,11 @@ void Generation::on_token(base::TokenEvent& event) {
         case base::FinishReason::error:
             return end({GenerationEnd::Reason::error, event.error, std::move(event.detail)});
     }
+}
+
+void Generation::deliver(std::string text) {
+    listener_.on_delta(
+        {std::move(text), std::exchange(num_held_, 0), std::exchange(held_, {})});
 }
 
 void Generation::observe_token_time(base::Clock::time_point at) {
@@ -141,7 +147,7 @@ void Generation::end(GenerationEnd end) {
             static_cast<double>(usage_.output_tokens - 1));
     }
     if (end.reason != GenerationEnd::Reason::error && (!rest.empty() || !held_.empty()))
-        listener_.on_delta({std::move(rest), std::exchange(held_, {})});
+        deliver(std::move(rest));
     listener_.on_end(end);
 }
 

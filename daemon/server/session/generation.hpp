@@ -18,7 +18,8 @@ class Flow;
 /// Text that became certain, and the tokens it came from.
 struct Delta {
     std::string text;  ///< whole characters; may be empty where only tokens are reported
-    std::vector<ScoredToken> tokens;
+    std::int32_t num_tokens = 0;      ///< that it came from
+    std::vector<ScoredToken> tokens;  ///< the same, where they are reported
 };
 
 /// How a generation ended.
@@ -35,6 +36,8 @@ public:
     virtual ~GenerationListener() = default;
     /// The engine has taken the request: before this, a failure is a refusal.
     virtual void on_accepted() {}
+    /// It runs: it waits for its place no longer.
+    virtual void on_admitted() {}
     /// The log-probabilities of the prompt, where asked for: one entry for each of its tokens.
     virtual void on_prompt_scored(std::vector<base::TokenLogprobs>&& /*logprobs*/) {}
     virtual void on_delta(Delta&& delta) = 0;
@@ -59,11 +62,16 @@ public:
     /// @return      Errc::queue_full; the generation is then over, without on_end
     [[nodiscard]] base::Result<void> start(base::Request request, Flow* flow);
 
+    /// Enough was said: the text ends where it is, as at a stop string. Only inside of on_delta;
+    /// on_end follows.
+    void stop() { is_stopped_ = true; }
+
     [[nodiscard]] const Usage& usage() const { return usage_; }
 
 private:
     void on_event(base::TokenEvent& event) override;
     void on_token(base::TokenEvent& event);
+    void deliver(std::string text);
     void observe_token_time(base::Clock::time_point at);
     void end(GenerationEnd end);
     void leave_flow();
@@ -74,10 +82,11 @@ private:
     GenerationListener& listener_;
     bool report_tokens_;
     bool is_running_ = false;
-    bool is_stopped_ = false;  // by a stop string: what is held back is not shown
+    bool is_stopped_ = false;  // by a stop string or stop(): what is held back is not shown
     base::RequestId id_{};
     Flow* flow_ = nullptr;
     std::vector<ScoredToken> held_;  // tokens whose text is still held back
+    std::int32_t num_held_ = 0;      // the same, whether they are reported or not
     Usage usage_;
     base::Clock::time_point received_{};
     base::Clock::time_point first_token_at_{};

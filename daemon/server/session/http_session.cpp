@@ -28,6 +28,7 @@
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <memory>
@@ -61,6 +62,35 @@ bool is_base64_of_16_bytes(std::string_view text) {
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     return text.size() == 24 && text.ends_with("==") &&
            text.substr(0, 22).find_first_not_of(kAlphabet) == std::string_view::npos;
+}
+
+/// A request target: where it is asked for, and of whom where it says that (RFC 9112, 3.2.2).
+struct Target {
+    std::string_view authority;  ///< "" unless the target is a whole URL
+    std::string_view path;       ///< without the query
+};
+
+Target split_target(std::string_view target) {
+    Target out;
+    for (const std::string_view scheme : {"http://", "https://"}) {
+        if (!beast::iequals(beast::string_view{target.data(), std::min(target.size(), scheme.size())},
+                            beast::string_view{scheme.data(), scheme.size()}))
+            continue;
+        target.remove_prefix(scheme.size());
+        out.authority = target.substr(0, target.find_first_of("/?#"));
+        target.remove_prefix(out.authority.size());
+        if (target.empty() || target.front() != '/') target = "/";
+        break;
+    }
+    out.path = target.substr(0, target.find_first_of("?#"));
+    return out;
+}
+
+/// Whether what was read is no HTTP, as opposed to nothing, too little, or too much.
+bool is_bad_http(beast::error_code ec) {
+    return ec && ec.category() == make_error_code(http::error::bad_method).category() &&
+           ec != http::error::end_of_stream && ec != http::error::partial_message &&
+           ec != http::error::body_limit;
 }
 
 /// One connection, from accept to close or upgrade.
@@ -119,6 +149,7 @@ private:
     void upgrade(Parser& parser);
     void set_common_headers(http::fields& fields, const Header& header);
     void watch_peer();
+    void on_half_close();
     void notify() { wake_.cancel(); }
     [[nodiscard]] bool is_draining() const {
         return is_draining_ || core_.state.phase() == base::ServiceState::Phase::draining;
@@ -142,7 +173,11 @@ private:
     std::uint64_t bytes_in_ = 0;
     std::uint64_t bytes_out_ = 0;
     bool is_reading_body_ = false;
+    bool is_bad_body_ = false;
     bool is_watching_ = false;
+    bool is_half_closed_ = false;  // the peer sends nothing more, and may still read
+    bool has_head_ = false;        // of the answer: its bytes are on their way
+    bool takes_interim_ = false;   // the request is HTTP/1.1
     bool is_first_ = true;
     bool is_gone_ = false;
     bool is_draining_ = false;
@@ -177,20 +212,24 @@ asio::awaitable<bool> HttpSession::serve_one() {
         co_await refuse(parser.get(), error);
         co_return false;
     }
-    const bool is_http_error = ec.category() == make_error_code(http::error::bad_method).category();
-    if (ec && is_http_error && ec != http::error::end_of_stream &&
-        ec != http::error::partial_message && ec != http::error::body_limit) {
+    if (is_bad_http(ec)) {
         co_await refuse(parser.get(), invalid_request("bad_request", "", "This is not HTTP/1.1."));
         co_return false;
     }
     if (ec && ec != http::error::body_limit) co_return false;  // closed, reset or out of time
 
     const Header& header = parser.get();
-    const std::string_view target = view(header.target());
-    const std::string_view path = target.substr(0, target.find_first_of("?#"));
+    if (header.version() == 11 && header.count(http::field::host) != 1) {
+        co_await refuse(header, invalid_request("bad_request", "",
+                                                "An HTTP/1.1 request has one Host header."));
+        co_return false;
+    }
+    const Target target = split_target(view(header.target()));
+    const std::string_view path = target.path;
     const Route route = find_route(path);
     const std::string_view origin = view(header[http::field::origin]);
-    const std::string_view host = view(header[http::field::host]);
+    const std::string_view host =
+        target.authority.empty() ? view(header[http::field::host]) : target.authority;
     if (route == Route::none) {
         ApiError error = invalid_request("not_found", "", "There is nothing at this path.");
         error.status = 404;
@@ -240,6 +279,11 @@ asio::awaitable<bool> HttpSession::serve_one() {
     }
     if (ec == http::error::body_limit || !co_await read_body(parser)) {
         if (is_gone_) co_return false;
+        if (is_bad_body_) {
+            co_await refuse(header, invalid_request("bad_request", "",
+                                                    "The body is not what its headers say."));
+            co_return false;
+        }
         ApiError error = invalid_request(
             "request_too_large", "",
             "The body is larger than " + std::to_string(limits.max_body_bytes) + " bytes.");
@@ -259,7 +303,7 @@ asio::awaitable<bool> HttpSession::serve_one() {
     co_return co_await answer(header, std::move(request), route);
 }
 
-/// False when the body is too large, or when the peer is gone (is_gone_).
+/// False when the body is too large or ill-formed (is_bad_body_), or when the peer is gone (is_gone_).
 asio::awaitable<bool> HttpSession::read_body(Parser& parser) {
     if (parser.is_done()) co_return true;
     is_reading_body_ = true;
@@ -274,7 +318,8 @@ asio::awaitable<bool> HttpSession::read_body(Parser& parser) {
         const auto [ec, n] = co_await http::async_read(stream_, buffer_, parser, kNoThrow);
         is_reading_body_ = false;
         if (!ec) co_return true;
-        if (ec != http::error::body_limit) is_gone_ = true;
+        is_bad_body_ = is_bad_http(ec);
+        if (ec != http::error::body_limit && !is_bad_body_) is_gone_ = true;
     }
     co_return false;
 }
@@ -312,8 +357,7 @@ void HttpSession::upgrade(Parser& parser) {
     upgrade.log_id = log_id_;
     upgrade.key_label = key_label_;
     upgrade.address = address_;
-    const std::string_view target = view(header.target());
-    upgrade.path = target.substr(0, target.find_first_of("?#"));
+    upgrade.path = split_target(view(header.target())).path;
     upgrade.subprotocol = choose_subprotocol(view(header[http::field::sec_websocket_protocol]));
     is_upgraded_ = true;
     stream_.cancel();  // a watch left over from an earlier request
@@ -325,6 +369,8 @@ asio::awaitable<bool> HttpSession::answer(const Header& header, HttpRequest requ
     stream_.expires_never();
     last_write_ = Clock::now();
     exchange_ = std::make_unique<HttpExchange>(core_, [this] { notify(); });
+    has_head_ = false;
+    takes_interim_ = header.version() == 11;
     job_ = serve_request(core_, route, std::move(request), *exchange_);
     if (job_ != nullptr) watch_peer();
     while (!exchange_->has_reply() && exchange_->outbox().empty() && !exchange_->is_finished() &&
@@ -335,6 +381,7 @@ asio::awaitable<bool> HttpSession::answer(const Header& header, HttpRequest requ
         co_return false;
     }
     const bool keep_alive = header.keep_alive() && !is_draining();
+    has_head_ = true;
     if (exchange_->has_reply()) {
         HttpReply reply = *exchange_->take_reply();
         co_return co_await write_reply(header, std::move(reply), keep_alive);
@@ -476,10 +523,30 @@ void HttpSession::watch_peer() {
             const ssize_t n = ::recv(self->stream_.socket().native_handle(), space.data(),
                                      space.size(), MSG_DONTWAIT);
             if (n > 0) self->buffer_.commit(static_cast<std::size_t>(n));
-            const bool is_open = n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
-            if (!is_open) return self->drop();
+            if (n == 0) return self->on_half_close();
+            if (n < 0 && errno != EAGAIN && errno != EINTR) return self->drop();
             self->watch_peer();
         });
+}
+
+/// The peer sends nothing more. Either it has left, or it still reads: it may have closed the one
+/// direction only. A byte tells, since a peer that has left answers it with a reset: one that no client
+/// minds, an interim response before the answer and a comment inside of an event stream. HTTP/1.0 knows
+/// neither before its answer, so such a client is believed to read.
+void HttpSession::on_half_close() {
+    if (std::exchange(is_half_closed_, true)) return;
+    stream_.socket().async_wait(asio::ip::tcp::socket::wait_error,
+                                [self = shared_from_this()](beast::error_code ec) {
+                                    if (!ec && self->job_ != nullptr) self->drop();
+                                });
+    if (exchange_ == nullptr || exchange_->is_finished()) return;
+    if (has_head_) return exchange_->keep_alive();
+    if (!takes_interim_) return;
+    constexpr std::string_view kProcessing = "HTTP/1.1 102 Processing\r\n\r\n";
+    // Nothing else is being written before the head, and so few bytes fit.
+    if (::send(stream_.socket().native_handle(), kProcessing.data(), kProcessing.size(),
+               MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+        drop();
 }
 
 void HttpSession::sweep(Clock::time_point now) {
@@ -509,8 +576,7 @@ void HttpSession::log(const Header& header, int status) {
     record.peer = address_;
     record.key_label = key_label_;
     record.method = view(header.method_string());
-    const std::string_view target = view(header.target());
-    record.path = target.substr(0, target.find_first_of("?#"));
+    record.path = split_target(view(header.target())).path;
     record.status = status;
     record.bytes_in = std::exchange(bytes_in_, 0);
     record.bytes_out = std::exchange(bytes_out_, 0);

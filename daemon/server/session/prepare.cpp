@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <utility>
 
 namespace server {
@@ -21,10 +22,27 @@ double seconds(base::Clock::duration duration) {
     return std::chrono::duration<double>(duration).count();
 }
 
-json::object template_inputs(const ChatInputs& inputs) {
+/// Binds the reply to what the client demands of it. The one place where that is done: so far no
+/// demand can be met, so each is refused by the name of its field. Strict tools are none as long as
+/// the model may choose not to call one.
+std::optional<ApiError> constrain(const ChatInputs& inputs) {
+    if (inputs.rules.form != base::OutputRules::Form::text) {
+        return invalid_request("unsupported_value", std::string{inputs.form_param} + ".type",
+                               "Structured output is not supported.");
+    }
+    if (inputs.rules.calls == base::OutputRules::Calls::required) {
+        return invalid_request("unsupported_value", "tool_choice",
+                               "Forced tool calls are not supported.");
+    }
+    return std::nullopt;
+}
+
+constexpr auto kMaxShortening = std::chrono::seconds{10};
+
+json::object template_inputs(const ChatInputs& inputs, const json::array& context) {
     json::object out = inputs.template_kwargs;
-    out["messages"] = inputs.messages.empty() ? to_messages(inputs.context, inputs.instructions)
-                                              : inputs.messages;
+    out["messages"] = inputs.context != nullptr ? to_messages(context, inputs.instructions)
+                                                : inputs.messages;
     out["tools"] = inputs.functions.empty() ? json::value(nullptr) : json::value(inputs.functions);
     out["add_generation_prompt"] = true;
     if (!inputs.reasoning_effort.empty()) {
@@ -35,30 +53,85 @@ json::object template_inputs(const ChatInputs& inputs) {
     return out;
 }
 
-}  // namespace
-
-Parsed<Ids> encode_chat(const Model& model, metrics::Server& metrics, ChatInputs inputs) {
-    const auto context_length = static_cast<std::size_t>(model.card.context_length);
-    for (;;) {
-        const auto begin = base::Clock::now();
-        const RenderedChat chat = model.codec->render_chat(template_inputs(inputs));
-        const auto rendered = base::Clock::now();
-        metrics.stage_seconds(metrics::Stage::template_).observe(seconds(rendered - begin));
-        if (chat.error) return from_errc(base::Errc::template_failed, chat.text);
-        // The codec took the BOS that a template writes: encode() gives each its one.
-        auto ids = model.codec->encode_chat(chat);
-        metrics.stage_seconds(metrics::Stage::tokenize)
-            .observe(seconds(base::Clock::now() - rendered));
-        if (!ids) return encoding_failed(ids.error(), "input");
-        if (ids->empty()) return invalid_value("input", "The conversation has no token.");
-        if (ids->size() < context_length) return std::move(*ids);
-        if (!inputs.drop_oldest || !drop_oldest(inputs.context))
-            return context_length_exceeded(ids->size(), model.card.context_length, "input");
-    }
+Parsed<EncodedPrompt> render(const Model& model, metrics::Server& metrics, const ChatInputs& inputs,
+                          const json::array& context) {
+    const auto begin = base::Clock::now();
+    const RenderedChat chat = model.codec->render_chat(template_inputs(inputs, context));
+    const auto rendered = base::Clock::now();
+    metrics.stage_seconds(metrics::Stage::template_).observe(seconds(rendered - begin));
+    if (chat.error) return from_errc(static_cast<base::Errc>(chat.error.value()), chat.text);
+    // The codec took the BOS that a template writes: encode() gives each its one.
+    auto ids = model.codec->encode_chat(chat);
+    metrics.stage_seconds(metrics::Stage::tokenize).observe(seconds(base::Clock::now() - rendered));
+    if (!ids) return encoding_failed(ids.error(), "input");
+    if (ids->empty()) return invalid_value("input", "The conversation has no token.");
+    return EncodedPrompt{std::move(*ids), {chat.format, chat.in_reasoning}};
 }
 
-Parsed<Ids> encode_prompt(const Model& model, metrics::Server& metrics, const Prompt& prompt,
-                          int num_new) {
+/// Tokens that a shortened context leaves to the reply: what the request allows it, or an eighth of
+/// the context; half of it at most.
+std::size_t room_for_reply(const ChatInputs& inputs, std::size_t context_length) {
+    const auto wanted =
+        inputs.max_tokens > 0 ? static_cast<std::size_t>(inputs.max_tokens) : context_length / 8;
+    return std::min(wanted, context_length / 2);
+}
+
+/// The longest of the shortened contexts that fits, found by halving.
+Parsed<EncodedPrompt> shorten(const Model& model, metrics::Server& metrics, const ChatInputs& inputs,
+                           ApiError too_long, const std::function<bool()>& is_cancelled) {
+    const Truncation truncation{*inputs.context};
+    const auto until = base::Clock::now() + kMaxShortening;
+    const auto context_length = static_cast<std::size_t>(model.card.context_length);
+    const std::size_t room = room_for_reply(inputs, context_length);
+    Parsed<EncodedPrompt> best = std::move(too_long);
+    // Everything below `low` is too long; `best` is what `high` gives, where that was tried.
+    for (std::size_t low = 0, high = truncation.num_choices(); low < high;) {
+        if (is_cancelled()) return from_errc(base::Errc::cancelled);
+        if (base::Clock::now() > until) return from_errc(base::Errc::deadline);
+        const std::size_t middle = low + (high - low) / 2;
+        auto prompt = render(model, metrics, inputs, truncation.shortened(middle));
+        if (!prompt) return prompt.error();
+        const std::size_t size = prompt->ids.size();
+        const bool is_shortest = middle + 1 == truncation.num_choices();
+        if (size + room <= context_length || (is_shortest && size < context_length))
+            best = std::move(prompt);
+        if (size + room <= context_length)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return best;
+}
+
+}  // namespace
+
+std::size_t ChatInputs::num_bytes() const {
+    return memory_of(messages) + memory_of(functions) + memory_of(template_kwargs) +
+           instructions.size() + (context != nullptr ? memory_of(*context) : 0);
+}
+
+Parsed<EncodedPrompt> render_chat(const Model& model, metrics::Server& metrics,
+                                  const ChatInputs& inputs) {
+    static const json::array none;
+    return render(model, metrics, inputs, inputs.context != nullptr ? *inputs.context : none);
+}
+
+Parsed<EncodedPrompt> encode_chat(const Model& model, metrics::Server& metrics,
+                               const ChatInputs& inputs,
+                               const std::function<bool()>& is_cancelled) {
+    if (is_cancelled()) return from_errc(base::Errc::cancelled);
+    if (auto refusal = constrain(inputs)) return std::move(*refusal);
+    auto prompt = render_chat(model, metrics, inputs);
+    const auto context_length = static_cast<std::size_t>(model.card.context_length);
+    if (!prompt || prompt->ids.size() < context_length) return prompt;
+    ApiError too_long =
+        context_length_exceeded(prompt->ids.size(), model.card.context_length, "input");
+    if (!inputs.drop_oldest || inputs.context == nullptr) return too_long;
+    return shorten(model, metrics, inputs, std::move(too_long), is_cancelled);
+}
+
+Parsed<EncodedPrompt> encode_prompt(const Model& model, metrics::Server& metrics,
+                                    const Prompt& prompt, int num_new) {
     Ids ids;
     if (const auto* given = std::get_if<Ids>(&prompt)) {
         ids = *given;
@@ -75,7 +148,7 @@ Parsed<Ids> encode_prompt(const Model& model, metrics::Server& metrics, const Pr
     if (ids.size() + static_cast<std::size_t>(num_new) >
         static_cast<std::size_t>(model.card.context_length))
         return context_length_exceeded(ids.size(), model.card.context_length, "prompt");
-    return ids;
+    return EncodedPrompt{std::move(ids), {}};
 }
 
 std::int32_t default_max_tokens(const Model& model, std::size_t prompt_tokens,

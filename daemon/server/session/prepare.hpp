@@ -4,11 +4,14 @@
 #include "daemon/server/core.hpp"
 #include "daemon/server/protocol/completion_request.hpp"
 #include "daemon/server/protocol/generation_params.hpp"
+#include "daemon/server/session/reply_reader.hpp"
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,26 +20,46 @@ namespace server {
 
 /// What becomes a chat prompt.
 struct ChatInputs {
-    boost::json::array context;   ///< Responses items; unused when `messages` is there
+    /// Responses items, checked; null when `messages` is there.
+    std::shared_ptr<const boost::json::array> context;
     boost::json::array messages;  ///< chat messages, normalised
     std::string instructions;
     boost::json::array functions;
     std::string reasoning_effort;
     boost::json::object template_kwargs;
     bool drop_oldest = false;  ///< a context that is too long loses its oldest items
+    std::int32_t max_tokens = 0;  ///< of the reply, for which a shortened context leaves room; 0: no limit
+    base::OutputRules rules;
+    std::string_view form_param;  ///< what the surface calls rules.form: "text.format", …
+
+    /// What they take in memory, roughly.
+    [[nodiscard]] std::size_t num_bytes() const;
 };
 
-/// Renders and tokenizes a conversation, and observes the time of both. Helper thread.
-/// @return  [num_tokens]; an error when the template refuses or the context is too short
-[[nodiscard]] Parsed<std::vector<std::int32_t>> encode_chat(const Model& model,
-                                                            metrics::Server& metrics,
-                                                            ChatInputs inputs);
+/// A prompt as the model gets it, and what follows from it for the reply.
+struct EncodedPrompt {
+    std::vector<std::int32_t> ids;
+    ReplyShape shape;
+};
+
+/// Renders and tokenizes a conversation, and observes the time of both. A context that is too long is
+/// shortened where that is asked for, as little as will do (with room for a reply where possible):
+/// that renders it a number of times that grows with the logarithm of its length, and for 10 s at
+/// most. Helper thread.
+/// @param is_cancelled  asked between renders: nobody waits for the prompt any more
+/// @return  an error when the template refuses, the context is too short, or the rules cannot be met
+[[nodiscard]] Parsed<EncodedPrompt> encode_chat(const Model& model, metrics::Server& metrics,
+                                             const ChatInputs& inputs,
+                                             const std::function<bool()>& is_cancelled);
+
+/// The same for a context as it is, however long, and whatever the rules.
+[[nodiscard]] Parsed<EncodedPrompt> render_chat(const Model& model, metrics::Server& metrics,
+                                                const ChatInputs& inputs);
 
 /// Tokenizes a raw prompt; token ids are taken as they are. Helper thread.
 /// @param num_new  tokens to be generated at least: 0 where the prompt is only scored
-[[nodiscard]] Parsed<std::vector<std::int32_t>> encode_prompt(const Model& model,
-                                                              metrics::Server& metrics,
-                                                              const Prompt& prompt, int num_new);
+[[nodiscard]] Parsed<EncodedPrompt> encode_prompt(const Model& model, metrics::Server& metrics,
+                                                  const Prompt& prompt, int num_new);
 
 /// The engine's request for a prompt. `id` is given by the dispatcher.
 /// @param max_tokens  0 when the prompt is only to be scored

@@ -17,17 +17,6 @@ std::int64_t now_seconds() {
     return static_cast<std::int64_t>(std::time(nullptr));
 }
 
-/// What is valid, and not possible yet.
-std::optional<ApiError> find_unsupported(const ResponseRequest& request) {
-    if (!request.is_plain_text)
-        return invalid_request("unsupported_value", "text.format.type",
-                               "Structured output is not supported.");
-    if (request.is_call_forced)
-        return invalid_request("unsupported_value", "tool_choice",
-                               "Forced tool calls are not supported.");
-    return std::nullopt;
-}
-
 }  // namespace
 
 ResponseTurn::ResponseTurn(Core& core, std::shared_ptr<const Model> model, ResponseRequest request,
@@ -35,29 +24,33 @@ ResponseTurn::ResponseTurn(Core& core, std::shared_ptr<const Model> model, Respo
     : core_{core},
       model_{std::move(model)},
       request_{std::move(request)},
-      context_(std::move(context)),  // braces would make a list of this list
+      context_{std::make_shared<const json::array>(std::move(context))},
       sink_{sink},
       origin_{std::move(origin)},
-      events_{request_, random_id("resp_"), random_id("msg_"), model_->card.fingerprint,
-              now_seconds()} {}
+      events_{request_, random_id("resp_"), model_->card.fingerprint, now_seconds()} {}
 
 ResponseTurn::~ResponseTurn() {
     if (!is_done_ && generation_) count(metrics::Outcome::cancelled);
 }
 
 void ResponseTurn::start() {
-    if (const auto unsupported = find_unsupported(request_)) return refuse(*unsupported);
-    if (!request_.generate && context_.empty() && request_.instructions.empty())
-        return begin(std::vector<std::int32_t>{});  // a warm-up of nothing
+    if (!request_.generate && context_->empty() && request_.instructions.empty())
+        return begin(EncodedPrompt{});  // a warm-up of nothing
     ChatInputs inputs;
     inputs.context = context_;
     inputs.instructions = request_.instructions;
     inputs.functions = request_.functions;
     inputs.reasoning_effort = request_.reasoning_effort;
     inputs.drop_oldest = request_.drop_oldest;
-    core_.helper.run(
+    inputs.max_tokens = request_.params.max_tokens;
+    inputs.rules = request_.rules;
+    inputs.form_param = "text.format";
+    const std::size_t bytes = inputs.num_bytes();
+    const bool is_taken = core_.helper.run(
+        bytes,
         [self = weak_from_this(), model = model_, &core = core_, inputs = std::move(inputs)] {
-            auto prompt = encode_chat(*model, core.metrics, inputs);
+            auto prompt =
+                encode_chat(*model, core.metrics, inputs, [&self] { return self.expired(); });
             return [self, prompt = std::move(prompt)]() mutable {
                 if (const auto turn = self.lock(); turn && !turn->is_done_)
                     turn->begin(std::move(prompt));
@@ -66,65 +59,108 @@ void ResponseTurn::start() {
         [self = weak_from_this()](const std::string& why) {
             const auto turn = self.lock();
             if (!turn || turn->is_done_) return;
-            turn->core_.report(turn->response_id() + " failed: " + why);
-            turn->refuse(internal_error());
+            ApiError error = internal_error();
+            error.log = why;
+            turn->refuse(error);
         });
+    if (!is_taken) refuse(overloaded("Too many requests wait to be tokenized."));
 }
 
-void ResponseTurn::begin(Parsed<std::vector<std::int32_t>> prompt) {
+void ResponseTurn::begin(Parsed<EncodedPrompt> prompt) {
     if (const auto refusal = core_.refusal()) return refuse(*refusal);
     if (!prompt) return refuse(prompt.error());
-    if (!prompt->empty()) {
-        const std::int32_t limit =
-            !request_.generate ? 0
-            : request_.params.max_tokens > 0
-                ? request_.params.max_tokens
-                : default_max_tokens(*model_, prompt->size(),
-                                     core_.options.limits.default_max_output_tokens);
-        base::Request request = make_request(*model_, request_.params, std::move(*prompt), limit);
-        request.client = origin_.client;
-        request.received = origin_.received;
-        if (request_.want_logprobs) request.num_logprobs = request_.top_logprobs;
-        generation_.emplace(core_, model_->codec,
-                            TextStreamOptions{.stop = request_.params.stop,
-                                              .include_stop = request_.params.include_stop,
-                                              .render_special = !request_.params.skip_special,
-                                              .at_text_start = true},
-                            request_.want_logprobs, *this);
-        if (const auto started = generation_->start(std::move(request), origin_.flow); !started)
-            return refuse(from_errc(static_cast<base::Errc>(started.error().value())));
+    if (prompt->ids.empty()) {
+        on_accepted();
+        return finish(ResponseEnd::completed, nullptr);
     }
-    if (generation_) return;
-    on_accepted();
-    finish(ResponseEnd::completed, nullptr);
+    const std::int32_t limit =
+        !request_.generate               ? 0
+        : request_.params.max_tokens > 0 ? request_.params.max_tokens
+                                         : default_max_tokens(
+                                               *model_, prompt->ids.size(),
+                                               core_.options.limits.default_max_output_tokens);
+    base::Request request = make_request(*model_, request_.params, std::move(prompt->ids), limit);
+    request.client = origin_.client;
+    request.received = origin_.received;
+    if (request_.want_logprobs) request.num_logprobs = request_.top_logprobs;
+    reader_.emplace(prompt->shape, std::make_shared<const reply::Tools>(request_.functions));
+    generation_.emplace(core_, model_->codec,
+                        TextStreamOptions{.stop = request_.params.stop,
+                                          .include_stop = request_.params.include_stop,
+                                          .render_special = !request_.params.skip_special,
+                                          .at_text_start = true,
+                                          .marks_of = prompt->shape.format},
+                        request_.want_logprobs, *this);
+    if (const auto started = generation_->start(std::move(request), origin_.flow); !started)
+        refuse(from_errc(static_cast<base::Errc>(started.error().value())));
 }
 
 void ResponseTurn::on_accepted() {
     has_begun_ = true;
-    send("response.created", events_.created());
-    send("response.in_progress", events_.in_progress());
-}
-
-void ResponseTurn::open_item() {
-    if (has_item_) return;
-    has_item_ = true;
-    send("response.output_item.added", events_.item_added());
-    send("response.content_part.added", events_.part_added());
+    send(events_.created());
+    send(events_.in_progress());
 }
 
 void ResponseTurn::on_delta(Delta&& delta) {
-    open_item();
-    if (sink_.merge(delta.tokens.empty() ? last_delta_ : 0, delta.text)) {
-        events_.add_to_last_delta(delta.text);
+    say(reader_->feed(std::move(delta)));
+    if (has_said_enough_) generation_->stop();
+}
+
+void ResponseTurn::say(std::vector<ReplyPiece>& pieces) {
+    for (ReplyPiece& piece : pieces) {
+        if (has_said_enough_) return;
+        say(piece);
+    }
+}
+
+void ResponseTurn::say(ReplyPiece& piece) {
+    using Kind = reply::Event::Kind;
+    switch (piece.event.kind) {
+        case Kind::content:
+            return say_text(ItemKind::message, piece);
+        case Kind::reasoning:
+            return say_text(request_.want_summary ? ItemKind::summary : ItemKind::reasoning, piece);
+        case Kind::call_begin:
+            return open_item(ItemKind::call, std::move(piece.event.text));
+        case Kind::arguments:
+            return say_text(ItemKind::call, piece);
+        case Kind::call_end:
+            close_item(true);
+            has_said_enough_ = !request_.rules.parallel_calls;
+            return;
+        case Kind::call_failed:
+            core_.report(response_id() + " has a tool call that is none: " + piece.event.text);
+            return close_item(false);
+    }
+}
+
+void ResponseTurn::say_text(ItemKind kind, ReplyPiece& piece) {
+    if (!events_.is_open(kind)) open_item(kind);
+    if (sink_.merge(piece.tokens.empty() ? last_delta_ : 0, piece.event.text)) {
+        events_.add_to_last_delta(piece.event.text);
         return;
     }
     std::string entries;
-    for (const ScoredToken& scored : delta.tokens) {
+    for (const ScoredToken& scored : piece.tokens) {
         if (!entries.empty()) entries += ',';
         append_logprob_entry(entries, scored, static_cast<std::size_t>(request_.top_logprobs),
                              *model_->codec);
     }
-    last_delta_ = sink_.send("response.output_text.delta", events_.delta(delta.text, entries));
+    last_delta_ = send(events_.delta(piece.event.text, entries));
+}
+
+void ResponseTurn::open_item(ItemKind kind, std::string name) {
+    if (events_.has_open_item()) close_item(true);
+    constexpr std::string_view kPrefixes[] = {"msg_", "rs_", "rs_", "fc_"};
+    send(events_.open({.kind = kind,
+                       .id = random_id(kPrefixes[static_cast<std::size_t>(kind)]),
+                       .call_id = kind == ItemKind::call ? random_id("call_") : std::string{},
+                       .name = std::move(name)}));
+}
+
+void ResponseTurn::close_item(bool is_complete) {
+    last_delta_ = 0;
+    if (events_.has_open_item()) send(events_.close(is_complete));
 }
 
 void ResponseTurn::on_end(const GenerationEnd& end) {
@@ -134,16 +170,19 @@ void ResponseTurn::on_end(const GenerationEnd& end) {
         return fail(end.error);
     }
     if (!request_.generate) return finish(ResponseEnd::completed, nullptr);
-    open_item();
-    finish(end.reason == Reason::length ? ResponseEnd::incomplete : ResponseEnd::completed,
-           nullptr);
+    say(reader_->finish());
+    const bool is_whole = end.reason != Reason::length;
+    // An answer of no text is an answer; a limit inside of the reasoning leaves none.
+    const bool has_answer = events_.has_answer();
+    if (!has_answer && (is_whole || events_.num_items() == 0)) open_item(ItemKind::message);
+    finish(is_whole ? ResponseEnd::completed : ResponseEnd::incomplete, nullptr);
 }
 
 void ResponseTurn::cancel() {
     if (is_done_) return;
     if (!has_begun_) {
         has_begun_ = true;
-        send("response.created", events_.created());
+        send(events_.created());
     }
     finish(ResponseEnd::cancelled, nullptr);
 }
@@ -159,6 +198,7 @@ void ResponseTurn::fail(base::Errc errc) {
 void ResponseTurn::refuse(const ApiError& error) {
     is_done_ = true;
     generation_.reset();
+    if (!error.log.empty()) core_.report(response_id() + " failed: " + error.log);
     count(metrics::Outcome::rejected);
     core_.count_rejection(error);
     sink_.refuse(error);
@@ -167,18 +207,16 @@ void ResponseTurn::refuse(const ApiError& error) {
 
 void ResponseTurn::finish(ResponseEnd end, const ApiError* error) {
     is_done_ = true;
+    end_ = end;
     if (error != nullptr) error_ = *error;
-    const Usage usage = generation_ ? generation_->usage() : Usage{};
-    if (has_item_ && end != ResponseEnd::failed) {
-        send("response.output_text.done", events_.text_done());
-        send("response.content_part.done", events_.part_done());
-        send("response.output_item.done", events_.item_done(end == ResponseEnd::completed));
-    }
+    Usage usage = generation_ ? generation_->usage() : Usage{};
+    if (reader_) usage.reasoning_tokens = reader_->reasoning_tokens();
+    if (end != ResponseEnd::failed) close_item(end == ResponseEnd::completed);
     const std::int64_t now = now_seconds();
-    final_object_ = events_.response_object(end, usage, error, now);
-    constexpr std::string_view kTypes[] = {"response.completed", "response.incomplete",
-                                           "response.incomplete", "response.failed"};
-    send(kTypes[static_cast<std::size_t>(end)], events_.terminal(end, usage, error, now));
+    if (origin_.transport == metrics::Transport::http)
+        final_object_ = events_.response_object(end, usage, error, now);
+    else
+        send(events_.terminal(end, usage, error, now));
     using metrics::Outcome;
     constexpr Outcome kOutcomes[] = {Outcome::ok, Outcome::length, Outcome::cancelled,
                                      Outcome::error};
@@ -191,11 +229,8 @@ void ResponseTurn::count(metrics::Outcome outcome) {
 }
 
 json::array ResponseTurn::history() const {
-    json::array out = context_;
-    if (!has_item_) return out;
-    json::object part{{"type", "output_text"}, {"text", events_.text()}};
-    out.push_back(
-        {{"type", "message"}, {"role", "assistant"}, {"content", json::array{std::move(part)}}});
+    json::array out = *context_;
+    for (json::value& item : events_.to_input(end_)) out.push_back(std::move(item));
     return out;
 }
 

@@ -5,6 +5,7 @@
 #include "daemon/server/protocol/response_events.hpp"
 #include "daemon/server/session/generation.hpp"
 #include "daemon/server/session/outbox.hpp"
+#include "daemon/server/session/reply_reader.hpp"
 
 #include <boost/json/array.hpp>
 
@@ -18,6 +19,7 @@ namespace server {
 
 class Flow;
 class ResponseTurn;
+struct EncodedPrompt;
 
 /// Where the events of a response go: one lane of a WebSocket, or an HTTP answer.
 class EventSink {
@@ -60,8 +62,11 @@ public:
     void fail(base::Errc errc);
 
     [[nodiscard]] const std::string& response_id() const { return events_.response_id(); }
-    /// The context and what was answered.
+    /// The context and what was answered. Once done.
     [[nodiscard]] boost::json::array history() const;
+    /// The number of an event that another writes into this response's stream.
+    [[nodiscard]] int take_sequence_number() { return events_.take_number(); }
+    [[nodiscard]] int next_sequence_number() const { return events_.next_number(); }
     /// The final object, for HTTP without streaming. Set once done.
     [[nodiscard]] const std::string& final_object() const { return final_object_; }
     /// Why the response failed, or nothing. Set once done.
@@ -72,23 +77,32 @@ private:
     void on_delta(Delta&& delta) override;
     void on_end(const GenerationEnd& end) override;
 
-    void begin(Parsed<std::vector<std::int32_t>> prompt);
+    void begin(Parsed<EncodedPrompt> prompt);
     void refuse(const ApiError& error);
-    void open_item();
+    void say(std::vector<ReplyPiece>& pieces);
+    void say(ReplyPiece& piece);
+    void say_text(ItemKind kind, ReplyPiece& piece);
+    void open_item(ItemKind kind, std::string name = {});
+    void close_item(bool is_complete);
     void finish(ResponseEnd end, const ApiError* error);
-    void send(std::string_view type, std::string json) { sink_.send(type, {std::move(json)}); }
+    Outbox::Serial send(TypedEvent event) { return sink_.send(event.type, std::move(event.text)); }
+    void send(std::vector<TypedEvent> events) {
+        for (TypedEvent& event : events) send(std::move(event));
+    }
     void count(metrics::Outcome outcome);
 
     Core& core_;
     std::shared_ptr<const Model> model_;
     ResponseRequest request_;
-    boost::json::array context_;
+    std::shared_ptr<const boost::json::array> context_;  // shared with the helper thread
     EventSink& sink_;
     TurnOrigin origin_;
     ResponseEvents events_;
+    std::optional<ReplyReader> reader_;
     std::optional<Generation> generation_;
-    bool has_begun_ = false;  // response.created was sent
-    bool has_item_ = false;
+    ResponseEnd end_ = ResponseEnd::failed;  // once done
+    bool has_begun_ = false;                 // response.created was sent
+    bool has_said_enough_ = false;           // nothing more is said, whatever is still read
     bool is_done_ = false;
     Outbox::Serial last_delta_ = 0;
     std::string final_object_;

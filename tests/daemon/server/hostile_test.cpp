@@ -32,12 +32,16 @@ bool use(const json::object& message) {
         EXPECT_TRUE(!error || !error->code.empty());
         const json::array messages = to_messages(items, request->instructions);
         EXPECT_LE(messages.size(), items.size() + 1);
-        while (drop_oldest(items)) {
+        const Truncation truncation{items};
+        for (std::size_t i = 0; i < truncation.num_choices(); ++i) {
+            const std::size_t size = truncation.shortened(i).size();
+            EXPECT_LT(size, i == 0 ? items.size() : truncation.shortened(i - 1).size());
+            EXPECT_GT(size, 0U);
         }
-        ResponseEvents events{*request, "resp_1", "msg_1", "fp", 1};
-        EXPECT_TRUE(json::parse(events.created()).is_object());
-        EXPECT_TRUE(
-            json::parse(events.terminal(ResponseEnd::completed, {}, nullptr, 2)).is_object());
+        ResponseEvents events{*request, "resp_1", "fp", 1};
+        EXPECT_TRUE(json::parse(events.created().text.json).is_object());
+        EXPECT_TRUE(json::parse(events.terminal(ResponseEnd::completed, {}, nullptr, 2).text.json)
+                        .is_object());
     } else {
         EXPECT_FALSE(request.error().code.empty());
         EXPECT_TRUE(json::parse(error_event(request.error(), "")).is_object());

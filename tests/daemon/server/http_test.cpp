@@ -239,6 +239,96 @@ TEST(Completions, RefusesWhatDoesNotFit) {
     EXPECT_EQ(server.metric(R"(assay_requests_rejected_total{reason="invalid"})"), "2");
 }
 
+TEST(Completions, PromptLogprobsAreOfTheWholePrompt) {
+    TestServer server{{.words = {"!"}}};
+    HttpClient client{server.port()};
+    const auto answer = client.post(
+        "/v1/completions",
+        R"({"model":"demo-1b","prompt":[72,105],"max_tokens":1,"prompt_logprobs":1})");
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    const json::value choice = answer.json().at("choices").at(0);
+    EXPECT_EQ(choice.at("prompt_logprobs"),
+              json::parse(R"([null,{"105":{"logprob":-0.5,"rank":1,"decoded_token":"i"}}])"));
+    EXPECT_TRUE(choice.at("logprobs").is_null());
+    EXPECT_EQ(choice.at("text").as_string(), "!");
+    EXPECT_TRUE(server.engine->requests().at(0).prompt_logprobs);
+}
+
+/// 64 prompts with 8 choices each, at an engine that lets two wait and runs one.
+TEST(Completions, ManyChoicesTakeFewPlacesInTheQueue) {
+    TestServer server{{.words = {"a"}, .script = [](const base::Request&) {
+                           FakeEngine::Script script{{FakeCodec::kFirstWord}};
+                           script.admit_alone = true;
+                           return script;
+                       }}};
+    server.engine->set_max_waiting(64);
+    HttpClient client{server.port()};
+    std::string prompts;
+    for (int i = 0; i < 64; ++i) prompts += (i == 0 ? "\"" : ",\"") + std::to_string(i) + '"';
+    const auto answer = client.post(
+        "/v1/completions", R"({"model":"demo-1b","n":8,"max_tokens":2,"prompt":[)" + prompts + "]}");
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    const json::object body = answer.json();
+    ASSERT_EQ(body.at("choices").as_array().size(), 512U);
+    for (const json::value& choice : body.at("choices").as_array())
+        EXPECT_EQ(choice.at("text").as_string(), "a");
+    EXPECT_EQ(server.engine->num_refused(), 0U);
+    EXPECT_LE(server.engine->most_waiting(), 32U);
+}
+
+TEST(Completions, AChoiceThatFindsTheQueueFullWaitsForTheOthers) {
+    TestServer server{{.words = {"a"}, .script = [](const base::Request&) {
+                           FakeEngine::Script script{{FakeCodec::kFirstWord}};
+                           script.admit_alone = true;
+                           return script;
+                       }}};
+    server.engine->set_max_waiting(3);
+    HttpClient client{server.port()};
+    const auto answer = client.post(
+        "/v1/completions", R"({"model":"demo-1b","n":8,"max_tokens":2,"prompt":["x","y"]})");
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    EXPECT_EQ(answer.json().at("choices").as_array().size(), 16U);
+    EXPECT_GT(server.engine->num_refused(), 0U);
+}
+
+TEST(Tokenize, TellsTokensOfATextAndOfAConversation) {
+    TestServer server{{.words = {"x"}}};
+    HttpClient client{server.port()};
+    const auto text = client.post("/tokenize", R"({"model":"demo-1b","prompt":"Hi"})");
+    ASSERT_EQ(text.status, 200) << text.body;
+    EXPECT_EQ(text.json(), json::parse(R"({"count":3,"max_model_len":4096,"tokens":[257,72,105],
+                                          "token_strs":null})"));
+    EXPECT_EQ(client
+                  .post("/tokenize",
+                        R"({"content":"Hi","add_special":false,"with_pieces":true})")
+                  .json(),
+              json::parse(R"({"count":2,"max_model_len":4096,"tokens":[72,105],
+                              "token_strs":["H","i"]})"));
+    const auto chat = client.post(
+        "/tokenize", R"({"messages":[{"role":"user","content":"?"}]})");
+    EXPECT_EQ(chat.json().at("count").as_int64(), 18);  // BOS, "user:?", line end, "assistant:"
+    const auto back = client.post("/detokenize", R"({"tokens":[72,105,256]})");
+    EXPECT_EQ(back.json().at("prompt").as_string(), "Hi<eos>");
+}
+
+TEST(Tokenize, RefusesWhatIsNone) {
+    TestServer server;
+    HttpClient client{server.port()};
+    const auto code_of = [&](const char* path, const char* body) {
+        const auto answer = client.post(path, body);
+        return std::to_string(answer.status) + " " +
+               std::string{answer.json().at("error").at("code").as_string()};
+    };
+    EXPECT_EQ(code_of("/tokenize", R"({})"), "400 missing_required_parameter");
+    EXPECT_EQ(code_of("/tokenize", R"({"prompt":5})"), "400 invalid_type");
+    EXPECT_EQ(code_of("/tokenize", R"({"prompt":"x","model":"other"})"), "404 model_not_found");
+    EXPECT_EQ(code_of("/tokenize", R"({"messages":[{"role":"user","content":"refuse!"}]})"),
+              "400 template_failed");
+    EXPECT_EQ(code_of("/detokenize", R"({"tokens":[1000]})"), "400 integer_above_max_value");
+    EXPECT_EQ(code_of("/detokenize", R"({})"), "400 missing_required_parameter");
+    EXPECT_EQ(client.request("GET", "/tokenize").status, 405);
+}
+
 TEST(Chat, AnswersWholeAndStreamed) {
     TestServer server{{.words = {"Yes", "."}}};
     HttpClient client{server.port()};
@@ -394,6 +484,45 @@ TEST(Http, HeadsAndBodiesAreBounded) {
     HttpClient garbage{server.port()};
     garbage.send("\x16\x03\x01 hello\r\n\r\n");
     EXPECT_NE(garbage.read_all().find("400 "), std::string::npos);
+}
+
+std::string raw(std::uint16_t port, std::string_view request) {
+    HttpClient client{port};
+    client.send(request);
+    return client.read_all();
+}
+
+TEST(Http, ATargetMayBeAWholeUrl) {
+    TestServer server;
+    EXPECT_TRUE(raw(server.port(),
+                    "GET http://localhost:1/healthz?x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                    .starts_with("HTTP/1.1 200"));
+    // Its authority counts, not the Host header.
+    EXPECT_TRUE(raw(server.port(),
+                    "GET HTTP://localhost/v1/models HTTP/1.1\r\nHost: evil.example\r\n"
+                    "Connection: close\r\n\r\n")
+                    .starts_with("HTTP/1.1 200"));
+    EXPECT_TRUE(raw(server.port(),
+                    "GET http://evil.example/v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                    .starts_with("HTTP/1.1 403"));
+    EXPECT_TRUE(raw(server.port(), "GET http://localhost HTTP/1.1\r\nHost: a\r\n\r\n")
+                    .starts_with("HTTP/1.1 404"));
+}
+
+TEST(Http, OneHostIsNeeded) {
+    TestServer server;
+    EXPECT_TRUE(raw(server.port(), "GET /healthz HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400"));
+    EXPECT_TRUE(raw(server.port(), "GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n")
+                    .starts_with("HTTP/1.1 400"));
+    EXPECT_TRUE(raw(server.port(), "GET /healthz HTTP/1.0\r\n\r\n").starts_with("HTTP/1.0 200"));
+}
+
+TEST(Http, AChunkOfNoSizeIsABadRequest) {
+    TestServer server;
+    EXPECT_TRUE(raw(server.port(),
+                    "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+                    "Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n")
+                    .starts_with("HTTP/1.1 400"));
 }
 
 TEST(Http, PipelinedRequestsAreAnsweredInOrder) {

@@ -91,6 +91,42 @@ TEST(Leaving, HttpStreamThatIsClosedCancelsAllItsChoices) {
     EXPECT_TRUE(eventually([&] { return server.engine->num_live() == 0; }));
 }
 
+/// Some clients close the direction that they need no more.
+TEST(Leaving, WhoClosesOneDirectionOnlyGetsItsAnswer) {
+    for (const std::string_view path : {"whole", "stream", "old"}) {
+        SCOPED_TRACE(path);
+        TestServer server{{.words = {"one", " two"}, .script = [](const base::Request&) {
+                               return FakeEngine::Script{.tokens = {kWord, kWord + 1}, .hold = true};
+                           }}};
+        HttpClient client{server.port()};
+        const std::string body = path == "stream"
+                                     ? R"({"model":"demo-1b","prompt":"x","stream":true})"
+                                     : R"({"model":"demo-1b","prompt":"x"})";
+        client.send("POST /v1/completions HTTP/1." + std::string{path == "old" ? "0" : "1"} +
+                    "\r\nHost: localhost\r\nContent-Length: " + std::to_string(body.size()) +
+                    "\r\n\r\n" + body);
+        client.finish_sending();
+        ASSERT_TRUE(eventually([&] { return server.engine->num_live() == 1; }));
+        std::this_thread::sleep_for(100ms);  // the end of what it sends has arrived
+        EXPECT_EQ(server.engine->num_live(), 1U);
+        server.engine->release();
+        const std::string answer = client.read_all();
+        EXPECT_NE(answer.find(" 200 OK"), std::string::npos) << answer;
+        EXPECT_NE(answer.find(" two"), std::string::npos) << answer;
+    }
+}
+
+TEST(Leaving, WhoLeavesAStreamThatSaysNothingIsMissed) {
+    TestServer server{{.words = {"a"}, .script = held}};
+    for (int i = 0; i < 2; ++i) {
+        auto client = std::make_unique<HttpClient>(server.port());
+        send_post(*client, "/v1/completions", kStream);
+        ASSERT_TRUE(eventually([&] { return server.engine->num_live() == 1; }));
+        client.reset();
+        EXPECT_TRUE(eventually([&] { return server.engine->num_live() == 0; }));
+    }
+}
+
 TEST(Leaving, TwoHundredAbortsLeaveNothingBehind) {
     TestServer server{{.words = {"a"}, .script = endless}};
     for (int i = 0; i < 200; ++i) {

@@ -118,20 +118,135 @@ TEST(Conversation, BecomesMessagesForTheTemplate) {
               R"({"role":"assistant","content":"Sun."}])");
 }
 
-TEST(Conversation, DropsTheOldestButNeverSystemOrHalfACall) {
-    json::array context = json::parse(R"([{"role":"system","content":"s"},
+json::array items(std::string_view text) {
+    return json::parse(text).as_array();
+}
+
+TEST(Truncation, DropsTheOldestButNeverSystemOrHalfACall) {
+    const json::array context = items(R"([{"role":"system","content":"s"},
+        {"role":"user","content":"first"},
         {"type":"function_call","call_id":"c","name":"f","arguments":"{}"},
-        {"role":"user","content":"old"},
         {"type":"function_call_output","call_id":"c","output":"1"},
-        {"role":"user","content":"new"}])")
-                              .as_array();
-    ASSERT_TRUE(drop_oldest(context));
-    EXPECT_EQ(context.size(), 3U);
-    EXPECT_FALSE(check_call_pairs(context));
-    ASSERT_TRUE(drop_oldest(context));
-    EXPECT_EQ(json::serialize(context),
+        {"role":"assistant","content":"A"},
+        {"role":"user","content":"old"},
+        {"role":"assistant","content":"B"},
+        {"role":"user","content":"new"}])");
+    const Truncation truncation{context};
+    ASSERT_EQ(truncation.num_choices(), 2U);  // turn by turn: each rest begins with the user
+    EXPECT_EQ(json::serialize(truncation.shortened(0)),
+              R"([{"role":"system","content":"s"},{"role":"user","content":"old"},)"
+              R"({"role":"assistant","content":"B"},{"role":"user","content":"new"}])");
+    EXPECT_EQ(json::serialize(truncation.shortened(1)),
               R"([{"role":"system","content":"s"},{"role":"user","content":"new"}])");
-    EXPECT_FALSE(drop_oldest(context));
+}
+
+TEST(Truncation, BeginsAnywhereWhereNoTurnIsShortEnough) {
+    const json::array context = items(R"([{"role":"user","content":"q"},
+        {"type":"function_call","call_id":"a","name":"f","arguments":"{}"},
+        {"type":"function_call_output","call_id":"a","output":"1"},
+        {"type":"function_call","call_id":"b","name":"f","arguments":"{}"},
+        {"type":"function_call_output","call_id":"b","output":"2"}])");
+    const Truncation truncation{context};
+    ASSERT_EQ(truncation.num_choices(), 2U);
+    EXPECT_EQ(truncation.shortened(0).size(), 4U);
+    EXPECT_EQ(truncation.shortened(1).size(), 2U);  // the last call and its output stay together
+    EXPECT_FALSE(check_call_pairs(truncation.shortened(1)));
+}
+
+TEST(Truncation, OfOneItemIsNone) {
+    EXPECT_EQ(Truncation{items(R"([{"role":"user","content":"x"}])")}.num_choices(), 0U);
+    EXPECT_EQ(Truncation{json::array{}}.num_choices(), 0U);
+}
+
+TEST(Conversation, ReasoningWithoutAnAnswerIsATurnOfItsOwn) {
+    const json::array context = items(R"([{"role":"user","content":"q"},
+        {"type":"reasoning","id":"r","summary":[{"type":"summary_text","text":"cut"}]},
+        {"role":"user","content":"again"},
+        {"role":"assistant","content":"A"}])");
+    EXPECT_EQ(json::serialize(to_messages(context, "")),
+              R"([{"role":"user","content":"q"},)"
+              R"({"role":"assistant","content":"","reasoning_content":"cut"},)"
+              R"({"role":"user","content":"again"},{"role":"assistant","content":"A"}])");
+}
+
+ResponseRequest response(std::string_view fields) {
+    const auto parsed = parse_response_request(
+        *parse_object(R"({"model":"m","input":"x",)" + std::string{fields} + "}"), kContext);
+    EXPECT_TRUE(parsed) << (parsed ? "" : parsed.error().message);
+    return *parsed;
+}
+
+constexpr std::string_view kTools =
+    R"("tools":[{"type":"function","name":"f","strict":true,"parameters":{"type":"object","b":1,"a":2}},
+        {"type":"web_search"},{"type":"function","name":"g","parameters":null}])";
+
+TEST(OutputRules, SayWhichToolsMayBeCalled) {
+    using Calls = base::OutputRules::Calls;
+    const auto rules = response(kTools).rules;
+    EXPECT_EQ(rules.calls, Calls::allowed);
+    ASSERT_EQ(rules.tools.size(), 2U);
+    EXPECT_EQ(rules.tools[0].parameters, R"({"type":"object","b":1,"a":2})");  // in their order
+    EXPECT_TRUE(rules.tools[0].strict);
+    EXPECT_FALSE(rules.tools[1].strict);
+    EXPECT_EQ(rules.tools[1].parameters, R"({"type":"object","properties":{}})");
+    EXPECT_TRUE(rules.parallel_calls);
+
+    const auto with = [](std::string_view choice) {
+        return response(std::string{kTools} + R"(,"tool_choice":)" + std::string{choice});
+    };
+    EXPECT_EQ(with(R"("none")").rules.calls, Calls::none);
+    EXPECT_TRUE(with(R"("none")").functions.empty());
+    EXPECT_EQ(with(R"("required")").rules.calls, Calls::required);
+    const auto named = with(R"({"type":"function","name":"g"})");
+    EXPECT_EQ(named.rules.calls, Calls::required);
+    ASSERT_EQ(named.rules.tools.size(), 1U);
+    EXPECT_EQ(named.rules.tools[0].name, "g");
+    EXPECT_EQ(named.functions.size(), 1U);
+    const auto allowed = with(
+        R"({"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"f"}]})");
+    EXPECT_EQ(allowed.rules.calls, Calls::allowed);
+    ASSERT_EQ(allowed.functions.size(), 1U);
+    EXPECT_EQ(allowed.functions[0].at("function").at("name").as_string(), "f");
+    EXPECT_FALSE(response(R"("parallel_tool_calls":false)").rules.parallel_calls);
+}
+
+TEST(OutputRules, AreTheSameFromBothSurfaces) {
+    const auto responses = response(
+        R"("text":{"format":{"type":"json_schema","name":"p","strict":true,
+            "schema":{"type":"object","properties":{"y":{"type":"integer"},"x":{}}}}})");
+    const auto chat = parse_chat_request(
+        *parse_object(R"({"model":"m","messages":[{"role":"user","content":"x"}],
+            "response_format":{"type":"json_schema","json_schema":{"name":"p","strict":true,
+            "schema":{"type":"object","properties":{"y":{"type":"integer"},"x":{}}}}}})"),
+        kContext);
+    ASSERT_TRUE(chat);
+    for (const base::OutputRules& rules : {responses.rules, chat->rules}) {
+        EXPECT_EQ(rules.form, base::OutputRules::Form::json_schema);
+        EXPECT_EQ(rules.schema_name, "p");
+        EXPECT_TRUE(rules.strict);
+        EXPECT_EQ(rules.schema, R"({"type":"object","properties":{"y":{"type":"integer"},"x":{}}})");
+        EXPECT_FALSE(rules.is_free());
+    }
+    EXPECT_EQ(response(R"("text":{"format":{"type":"json_object"}})").rules.form,
+              base::OutputRules::Form::json_object);
+    EXPECT_TRUE(response(R"("text":{"format":{"type":"text"}})").rules.is_free());
+}
+
+TEST(OutputRules, AreRefusedByTheNameOfTheField) {
+    const auto error_of = [](std::string_view format) {
+        const auto parsed = parse_chat_request(
+            *parse_object(R"({"model":"m","messages":[{"role":"user","content":"x"}],
+                "response_format":)" + std::string{format} + "}"),
+            kContext);
+        return parsed ? "accepted" : parsed.error().code + " " + parsed.error().param;
+    };
+    EXPECT_EQ(error_of(R"({"type":"json_schema"})"),
+              "missing_required_parameter response_format.json_schema");
+    EXPECT_EQ(error_of(R"({"type":"json_schema","json_schema":{"name":"a"}})"),
+              "missing_required_parameter response_format.json_schema.schema");
+    EXPECT_EQ(error_of(R"({"type":"json_schema","json_schema":{"name":"a","schema":{"type":"t"}}})"),
+              "invalid_json_schema response_format.json_schema.schema");
+    EXPECT_EQ(error_of(R"({"type":"yaml"})"), "invalid_value response_format.type");
 }
 
 TEST(CompletionRequest, TakesPromptsInAllFourForms) {
@@ -186,6 +301,48 @@ TEST(ChatRequest, NormalisesMessages) {
               R"({"role":"tool","tool_call_id":"c","content":"1"}])");
 }
 
+TEST(ChatRequest, TakesACallWithoutAnId) {
+    const auto parsed = parse_chat_request(
+        *parse_object(R"({"model":"m","messages":[{"role":"user","content":"a"},
+            {"role":"assistant","content":null,"tool_calls":[{"id":null,"type":"function",
+             "function":{"name":"f","arguments":"{}"}}]},
+            {"role":"tool","tool_call_id":"c","content":"1"}]})"),
+        kContext);
+    ASSERT_TRUE(parsed);
+    EXPECT_EQ(parsed->messages.at(1).at("tool_calls").at(0).at("id").as_string(), "");
+}
+
+TEST(GenerationParams, OfMoreTokensThanTheLimitAreRefused) {
+    EXPECT_EQ(code_of(completion(R"({"model":"m","prompt":"x","max_tokens":4,"min_tokens":5})")),
+              "invalid_value min_tokens");
+    EXPECT_EQ(code_of(completion(R"({"model":"m","prompt":"x","max_tokens":5,"min_tokens":5})")),
+              "accepted");
+    const auto chat = parse_chat_request(
+        *parse_object(R"({"model":"m","messages":[{"role":"user","content":"x"}],"min_tokens":9,
+            "max_completion_tokens":8})"),
+        kContext);
+    ASSERT_FALSE(chat);
+    EXPECT_EQ(chat.error().param, "min_tokens");
+}
+
+TEST(GenerationParams, BoundsAreToldToTheLastDigit) {
+    const auto parsed = completion(R"({"model":"m","prompt":"x","seed":9223372036854775808})");
+    ASSERT_FALSE(parsed);
+    EXPECT_EQ(parsed.error().message,
+              "Invalid 'seed': expected a value <= 9223372036854775807.");
+}
+
+TEST(CompletionRequest, SaysWhatAPromptMayBe) {
+    const auto parsed = completion(R"({"model":"m","prompt":5})");
+    ASSERT_FALSE(parsed);
+    EXPECT_NE(parsed.error().message.find("a string, an array of strings"), std::string::npos);
+}
+
+TEST(CompletionRequest, RefusesPromptLogprobsInAStream) {
+    EXPECT_EQ(code_of(completion(R"({"model":"m","prompt":"x","prompt_logprobs":1,"stream":true})")),
+              "unsupported_value prompt_logprobs");
+}
+
 TEST(LegacyLogprobs, MatchTheGoldenExample) {
     const support::FakeCodec codec{{"Hi", " there", ",", " you", "!", " how"}};
     constexpr std::int32_t kHi = support::FakeCodec::kFirstWord;
@@ -222,6 +379,8 @@ TEST(Errors, EveryErrcHasARowWithAStatusAndACode) {
         {base::Errc::draining, {503, "draining"}},
         {base::Errc::not_ready, {503, "model_not_ready"}},
         {base::Errc::template_failed, {400, "template_failed"}},
+        {base::Errc::template_broken, {500, "server_error"}},
+        {base::Errc::queue_timeout, {503, "server_overloaded"}},
         {base::Errc::device_lost, {500, "server_error"}},
         {base::Errc::deadline, {504, "deadline_exceeded"}},
     };
@@ -236,6 +395,27 @@ TEST(Errors, EveryErrcHasARowWithAStatusAndACode) {
 TEST(Errors, SayNothingOfTheInsideOfABackend) {
     EXPECT_EQ(from_errc(base::Errc::device_lost, "cuda error at 0x7f12").message.find("0x7f12"),
               std::string::npos);
+}
+
+TEST(Errors, TellAWaitThatWasTooLongFromAFullQueue) {
+    EXPECT_NE(from_errc(base::Errc::queue_timeout).message,
+              from_errc(base::Errc::queue_full).message);
+}
+
+TEST(Errors, OfTheTemplateGoToTheLogUnlessTheClientMayActOnThem) {
+    const ApiError broken = from_errc(base::Errc::template_broken, "killed after 2000 ms");
+    EXPECT_EQ(broken.log, "killed after 2000 ms");
+    EXPECT_EQ(error_body(broken).find("2000"), std::string::npos);
+    EXPECT_EQ(from_errc(base::Errc::template_failed, "no system role").log, "");
+}
+
+TEST(Errors, OfTheServerAreNoMistakesOfTheClient) {
+    EXPECT_TRUE(is_clients_mistake(invalid_value("p", "m")));
+    EXPECT_FALSE(is_clients_mistake(overloaded("busy")));
+    EXPECT_FALSE(is_clients_mistake(draining()));
+    EXPECT_FALSE(is_clients_mistake({429, "rate_limit_error", "websocket_queue_full", "m"}));
+    EXPECT_FALSE(
+        is_clients_mistake(invalid_request("websocket_connection_limit_reached", "", "old")));
 }
 
 TEST(Errors, HaveAllFourMembers) {

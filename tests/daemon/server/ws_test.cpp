@@ -1,5 +1,6 @@
 // The WebSocket surface over a real socket: event sequences, refusals, lanes, continuation.
 #include "tests/daemon/server/golden.hpp"
+#include "tests/daemon/server/sequences.hpp"
 #include "tests/support/test_server.hpp"
 #include "tests/support/web_client.hpp"
 
@@ -14,6 +15,7 @@
 namespace {
 
 namespace json = boost::json;
+using namespace sequences;
 using support::FakeCodec;
 using support::FakeEngine;
 using support::TestServer;
@@ -21,92 +23,8 @@ using support::WsClient;
 
 constexpr std::string_view kHi = R"({"type":"response.create","model":"demo-1b","input":"hi"})";
 
-std::string type_of(const json::object& event) {
-    const json::value* type = event.if_contains("type");
-    return type == nullptr ? "(closed)" : std::string{type->as_string()};
-}
-
-/// The text that a prompt was made of, without its BOS.
-std::string text_of(const std::vector<std::int32_t>& prompt) {
-    std::string out;
-    for (const std::int32_t token : prompt)
-        if (token != FakeCodec::kBos) out += static_cast<char>(token);
-    return out;
-}
-
 std::string message(std::string_view fields) {
     return R"({"type":"response.create","model":"demo-1b",)" + std::string{fields} + "}";
-}
-
-/// Golden members must be in ours with the same value; what changes from run to run only in kind.
-void expect_like(const json::value& golden, const json::value& ours, const std::string& at) {
-    static const std::set<std::string> kVolatile = {
-        "id",           "item_id",       "created_at",
-        "completed_at", "input_tokens",  "output_tokens",
-        "total_tokens", "cached_tokens", "message"};
-    const std::string key = at.substr(at.find_last_of('.') + 1);
-    if (kVolatile.contains(key)) {
-        EXPECT_EQ(golden.is_null(), ours.is_null()) << at;
-        EXPECT_EQ(golden.is_string(), ours.is_string()) << at;
-        return;
-    }
-    if (golden.is_object()) {
-        ASSERT_TRUE(ours.is_object()) << at;
-        for (const auto& [name, value] : golden.as_object()) {
-            const std::string member = at + "." + std::string{name};
-            ASSERT_TRUE(ours.as_object().contains(name)) << member << " is missing";
-            expect_like(value, ours.at(name), member);
-        }
-    } else if (golden.is_array()) {
-        ASSERT_TRUE(ours.is_array()) << at;
-        ASSERT_EQ(golden.as_array().size(), ours.as_array().size()) << at;
-        for (std::size_t i = 0; i < golden.as_array().size(); ++i)
-            expect_like(golden.as_array()[i], ours.as_array()[i],
-                        at + "[" + std::to_string(i) + "]");
-    } else if (golden.is_number()) {
-        ASSERT_TRUE(ours.is_number()) << at;
-        EXPECT_NEAR(golden.to_number<double>(), ours.to_number<double>(), 1e-6) << at;
-    } else {
-        EXPECT_EQ(golden, ours) << at;
-    }
-}
-
-void expect_sequence(const std::string& name, const std::vector<json::object>& ours) {
-    const json::value all = read_golden("server_sequences.json");
-    const json::array& golden = all.at("sequences").at(name).as_array();
-    std::string golden_types, our_types;
-    for (const json::value& event : golden) golden_types += type_of(event.as_object()) + "\n";
-    for (const json::object& event : ours) our_types += type_of(event) + "\n";
-    ASSERT_EQ(golden_types, our_types);
-    for (std::size_t i = 0; i < ours.size(); ++i)
-        expect_like(golden[i], ours[i], name + "[" + std::to_string(i) + "]");
-}
-
-/// websocket.md 3.1: what holds for the events of every response.
-void expect_invariants(const std::vector<json::object>& events) {
-    std::string text, item_id;
-    int number = 0;
-    for (const json::object& event : events) {
-        const std::string type = type_of(event);
-        EXPECT_EQ(event.at("sequence_number").as_int64(), number++) << type;
-        if (type == "response.output_item.added") item_id = event.at("item").at("id").as_string();
-        if (event.contains("item_id")) {
-            EXPECT_EQ(event.at("item_id").as_string(), item_id);
-        }
-        if (type == "response.output_text.delta") text += event.at("delta").as_string();
-        if (type == "response.output_text.done") {
-            EXPECT_EQ(event.at("text").as_string(), text);
-        }
-        if (type == "response.content_part.done") {
-            EXPECT_EQ(event.at("part").at("text").as_string(), text);
-        }
-    }
-    EXPECT_TRUE(support::is_terminal(events.back()));
-    const json::value& response = events.back().at("response");
-    if (type_of(events.back()) != "response.failed" && !response.at("output").as_array().empty()) {
-        EXPECT_EQ(response.at("output").at(0).at("content").at(0).at("text").as_string(), text);
-    }
-    EXPECT_EQ(response.at("id"), events.front().at("response").at("id"));
 }
 
 TEST(WebSocket, TextResponseIsTheGoldenSequence) {
@@ -533,6 +451,95 @@ TEST(WebSocket, SteerIsAnsweredOnceAndReceiptsNotAtAll) {
     EXPECT_EQ(steer[0].at("sequence_number").as_int64(), 0);
     EXPECT_EQ(steer[0].at("error").at("code").as_string(), "response_not_found");
     EXPECT_EQ(steer[0].at("steer").at("input").as_string(), "y");
+}
+
+TEST(WebSocket, SteeringCountsInTheStreamOfItsTarget) {
+    TestServer server{{.words = {"a", "b"}, .script = [](const base::Request&) {
+                           FakeEngine::Script script{{FakeCodec::kFirstWord}};
+                           script.hold = true;
+                           return script;
+                       }}};
+    WsClient client{server.port()};
+    client.send(message(R"("input":"x","stream_id":"lane")"));
+    const std::string id{client.next().at("response").at("id").as_string()};
+    EXPECT_EQ(type_of(client.next()), "response.in_progress");
+    const std::string steer =
+        R"({"type":"response.steer","previous_response_id":")" + id + R"(","input":"y"})";
+    const auto running = client.turn(steer);
+    EXPECT_EQ(running.at(0).at("error").at("code").as_string(), "steering_not_supported");
+    EXPECT_EQ(running.at(0).at("sequence_number").as_int64(), 2);
+    EXPECT_EQ(running.at(0).at("stream_id").as_string(), "lane");
+    server.engine->release();
+    std::int64_t number = 3;
+    json::object event;
+    while (!support::is_terminal(event)) {
+        event = client.next();
+        EXPECT_EQ(event.at("sequence_number").as_int64(), number++);
+    }
+    for (; number < 11; ++number) {
+        const auto ended = client.turn(steer);
+        EXPECT_EQ(ended.at(0).at("error").at("code").as_string(), "response_already_completed");
+        EXPECT_NE(std::string{ended.at(0).at("error").at("message").as_string()}.find("ended"),
+                  std::string::npos);
+        EXPECT_EQ(ended.at(0).at("sequence_number").as_int64(), number);
+    }
+    EXPECT_EQ(server.metric(R"(assay_ws_messages_total{dir="out"})"), "11");
+}
+
+TEST(WebSocket, RefusalsOfABusyOrLeavingServerAreNoBadMessages) {
+    server::Options options;
+    options.limits.max_bad_messages = 5;
+    options.limits.max_waiting = 1;
+    TestServer server{
+        {.options = std::move(options), .words = {"a"}, .script = [](const base::Request&) {
+             FakeEngine::Script script{{FakeCodec::kFirstWord}};
+             script.hold = true;
+             return script;
+         }}};
+    WsClient client{server.port()};
+    for (int i = 0; i < 22; ++i) client.send(kHi);  // one runs, one waits
+    for (int refused = 0; refused < 20;) refused += type_of(client.next()) == "error";
+    server.engine->release();
+    for (int done = 0; done < 2;) done += type_of(client.next()) == "response.completed";
+    server.state.set(base::ServiceState::Phase::failed, "watch");
+    for (int i = 0; i < 20; ++i)
+        EXPECT_EQ(client.turn(kHi).back().at("status").as_int64(), 503);
+    for (int i = 0; i < 6; ++i) client.send("{}");  // and these are
+    while (client.receive()) {
+    }
+    EXPECT_EQ(client.close_code(), 1008);
+}
+
+/// The upgrade requests and first messages of public clients, as captured.
+TEST(WebSocket, EveryCapturedHandshakeIsAccepted) {
+    const json::value golden = read_golden("handshakes.json");
+    TestServer server{{.words = {"ok"}}};
+    int num_checked = 0;
+    for (const json::value& capture : golden.at("captures").as_array()) {
+        const json::object& entry = capture.as_object();
+        SCOPED_TRACE(json::serialize(entry.at("client")));
+        if (!entry.contains("headers") || !entry.at("headers").is_array()) continue;
+        const std::string line{entry.at("request_line").as_string()};
+        std::string request = line + "\r\n";
+        bool is_upgrade = false;
+        for (const json::value& header : entry.at("headers").as_array()) {
+            std::string name{header.at(0).as_string()}, value{header.at(1).as_string()};
+            std::string lower = name;
+            std::transform(lower.begin(), lower.end(), lower.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+            if (lower == "sec-websocket-key") value = "dGhlIHNhbXBsZSBub25jZQ==";
+            is_upgrade |= lower == "upgrade";
+            for (auto at = value.find("PORT"); at != std::string::npos; at = value.find("PORT"))
+                value.replace(at, 4, std::to_string(server.port()));
+            request += name + ": " + value + "\r\n";
+        }
+        if (!is_upgrade) continue;
+        support::HttpClient client{server.port()};
+        client.send(request + "\r\n");
+        EXPECT_TRUE(client.read_some().starts_with("HTTP/1.1 101")) << request;
+        ++num_checked;
+    }
+    EXPECT_GE(num_checked, 7);
 }
 
 TEST(WebSocket, ThirtyTwoStreamsEachGetTheirOwnText) {
