@@ -14,6 +14,7 @@ build_packages=(
 )
 run_packages=(python3 python3-jinja2 ca-certificates curl)
 test_packages=(libgtest-dev libgmock-dev)
+client_packages=(python3-websockets chromium)
 
 say() { printf '%s\n' "$*"; }
 fail() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
