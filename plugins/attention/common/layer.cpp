@@ -14,6 +14,21 @@ std::string number(std::int64_t value) {
     return std::to_string(value);
 }
 
+bool holds(std::uint64_t dtypes, std::int32_t dtype) {
+    return dtype >= 0 && dtype <= ASSAY_F64 && ((dtypes >> dtype) & 1U) != 0;
+}
+
+std::string names(std::uint64_t dtypes) {
+    std::string list;
+    for (std::int32_t d = ASSAY_F32; d <= ASSAY_F64; ++d)
+        if (holds(dtypes, d)) list += (list.empty() ? "" : ", ") + std::string{sdk::dtype_name(d)};
+    return list;
+}
+
+const char* class_name(std::int32_t attn_class) {
+    return attn_class == ASSAY_ATTN_GQA ? "GQA" : attn_class == ASSAY_ATTN_MLA ? "MLA" : "MLA_DSA";
+}
+
 void require_range(const Image& image, const char* what, std::int64_t value, std::int64_t low,
                    std::int64_t high) {
     if (value < 1)
@@ -74,22 +89,17 @@ Cache resolve_cache(const Image& image, const assay_attn_config& config) {
         refuse(ASSAY_INVALID, "config.size is " + number(config.size) + ", expected at least " +
                                   number(sizeof config));
     if (config.device != nullptr && config.device->kind != nullptr &&
-        std::string_view{config.device->kind} != "cpu")
+        std::string_view{config.device->kind} != image.device_kind)
         refuse(ASSAY_UNSUPPORTED, std::string{"device kind is "} + config.device->kind + "; " +
-                                      image.id + " runs on cpu");
-    if (config.io_dtype != ASSAY_F32)
+                                      image.id + " runs on " + image.device_kind);
+    if (!holds(image.io_dtypes, config.io_dtype))
         refuse(ASSAY_UNSUPPORTED, std::string{"io dtype is "} + sdk::dtype_name(config.io_dtype) +
-                                      "; " + image.id + " takes f32");
+                                      "; " + image.id + " takes " + names(image.io_dtypes));
     const std::int32_t dtype =
         config.kv_dtype != ASSAY_DTYPE_NONE ? config.kv_dtype : image.default_kv_dtype;
-    if (dtype < 0 || dtype > ASSAY_F64 || ((image.kv_dtypes >> dtype) & 1U) == 0) {
-        std::string list;
-        for (std::int32_t d = ASSAY_F32; d <= ASSAY_F64; ++d)
-            if (((image.kv_dtypes >> d) & 1U) != 0)
-                list += (list.empty() ? "" : ", ") + std::string{sdk::dtype_name(d)};
+    if (!holds(image.kv_dtypes, dtype))
         refuse(ASSAY_UNSUPPORTED, std::string{"KV cache dtype is "} + sdk::dtype_name(dtype) +
-                                      "; " + image.id + " keeps " + list);
-    }
+                                      "; " + image.id + " keeps " + names(image.kv_dtypes));
     const std::uint32_t page =
         config.page_tokens != 0 ? config.page_tokens : image.default_page_tokens;
     if (page % image.page_step != 0 || page > image.max_page_tokens)
@@ -108,6 +118,15 @@ Layer resolve_layer(const Image& image, const assay_attn_layer& in) {
     Layer out{};
     out.attn_class = in.attn_class;
     out.num_q_heads = in.num_q_heads;
+    if (in.attn_class >= ASSAY_ATTN_GQA && in.attn_class <= ASSAY_ATTN_MLA_DSA &&
+        ((image.classes >> in.attn_class) & 1U) == 0) {
+        std::string served;
+        for (std::int32_t c = ASSAY_ATTN_GQA; c <= ASSAY_ATTN_MLA_DSA; ++c)
+            if (((image.classes >> c) & 1U) != 0)
+                served += (served.empty() ? "" : ", ") + std::string{class_name(c)};
+        refuse(ASSAY_UNSUPPORTED, std::string{"attention class is "} + class_name(in.attn_class) +
+                                      "; " + image.id + " serves " + served);
+    }
     switch (in.attn_class) {
         case ASSAY_ATTN_GQA:
             resolve_gqa(image, in, out);

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the CPU images of "attention/1" share about one layer: its sizes after checking, and the
+// What the images of "attention/1" share about one layer: its sizes after checking, and the
 // page format. Images with equal layout ids read each other's pages, so the format is defined here
 // and nowhere else:
 //
@@ -24,6 +24,11 @@ struct Image {
     std::int32_t min_head_dim, max_head_dim;  // GQA
     std::int32_t max_latent_dim;              // MLA: kv_lora_rank + qk_rope_head_dim
     std::int32_t max_index_head_dim;
+    const char* device_kind = "cpu";
+    std::uint64_t io_dtypes = std::uint64_t{1} << ASSAY_F32;
+    /// Bit (1 << assay_attn_class) of the classes that are served.
+    std::uint32_t classes =
+        1U << ASSAY_ATTN_GQA | 1U << ASSAY_ATTN_MLA | 1U << ASSAY_ATTN_MLA_DSA;
 };
 
 /// The pages' dtype and size, chosen from a configuration.

@@ -8,6 +8,28 @@
 
 namespace attention_test {
 
+#ifdef ASSAY_TEST_CUDA
+
+/// Every tier with every cache dtype that it takes. What a GPU does not serve, or a tier does not
+/// take, is skipped with the words of check().
+inline const std::vector<Backend>& backends() {
+    static const std::vector<Backend> kBackends{
+        {"cuda-gqa", "plain", ASSAY_F32}, {"cuda-gqa", "plain", ASSAY_BF16},
+        {"cuda-gqa", "mma", ASSAY_F16},   {"cuda-gqa", "mma", ASSAY_BF16},
+        {"cuda-gqa", "wgmma", ASSAY_F16}, {"cuda-gqa", "wgmma", ASSAY_BF16},
+        {"cuda-mla", "plain", ASSAY_F32}, {"cuda-mla", "plain", ASSAY_F16},
+        {"cuda-mla", "mma", ASSAY_F16},   {"cuda-mla", "mma", ASSAY_BF16}};
+    return kBackends;
+}
+inline const std::vector<Backend>& default_backends() {
+    static const std::vector<Backend> kBackends{{"cuda-mla", "plain", ASSAY_F32},
+                                                {"cuda-mla", "mma", ASSAY_F16},
+                                                {"cuda-mla", "mma", ASSAY_BF16}};
+    return kBackends;
+}
+
+#else
+
 /// A tier that this processor lacks is refused by check() and left out here; the tier "scalar" is
 /// always there.
 inline const std::vector<Backend>& backends() {
@@ -36,4 +58,14 @@ inline const std::vector<Backend>& default_backends() {
     return kBackends;
 }
 
+#endif
+
 }  // namespace attention_test
+
+/// Leaves a test out, in words, when the image does not serve the layer on this machine. Images for
+/// the CPU serve every layer of the tables.
+#define SKIP_UNLESS_SERVED(backend, layer)                                    \
+    if (const std::string words = refusal_of((backend), (layer)); !words.empty()) { \
+        if ((backend).is_cuda()) GTEST_SKIP() << words;                       \
+        FAIL() << words;                                                      \
+    }

@@ -4,11 +4,16 @@
 
 #include "cxx/plugin.hpp"
 
+#ifdef ASSAY_TEST_CUDA
+#include "cuda/space.hpp"
+#endif
+
 #include <algorithm>
 #include <cstdint>
 #include <dlfcn.h>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace attention_test {
@@ -19,6 +24,11 @@ struct Backend {
     const char* tier;   // value of the option "tier"; null: no option
     assay_dtype kv_dtype;
 
+    [[nodiscard]] bool is_cuda() const { return std::string_view{image}.starts_with("cuda"); }
+    /// Whether queries and weights are narrowed to the cache's dtype.
+    [[nodiscard]] bool is_tensor_core() const {
+        return is_cuda() && tier != nullptr && std::string_view{tier} != "plain";
+    }
     [[nodiscard]] std::string name() const {
         std::string text = std::string{image} + (tier != nullptr ? std::string{"_"} + tier : "") +
                            "_" + sdk::dtype_name(kv_dtype);
@@ -56,6 +66,9 @@ struct Config {
         device.size = sizeof device;
         device.kind = "cpu";
         device.num_units = num_units;
+#ifdef ASSAY_TEST_CUDA
+        if (backend.is_cuda()) device = cuda_device();
+#endif
         config.size = sizeof config;
         config.device = &device;
         config.io_dtype = ASSAY_F32;
@@ -107,6 +120,16 @@ inline assay_attn_layer dsa_layer(assay_attn_layer mla, std::int32_t index_n_hea
     mla.index_head_dim = index_head_dim;
     mla.index_topk = index_topk;
     return mla;
+}
+
+/// Why an image does not serve a layer here, in its own words; empty when it does.
+inline std::string refusal_of(const Backend& backend, const assay_attn_layer& layer,
+                              std::uint32_t page_tokens = 32) {
+    const Config config{backend, page_tokens};
+    assay_error err = sdk::make_error();
+    const assay_status status =
+        open_image(backend.image).check(&config.config, &layer, ASSAY_MIXED, &err);
+    return status == ASSAY_OK ? "" : err.text;
 }
 
 /// One layer on one image. Throws when the image refuses.

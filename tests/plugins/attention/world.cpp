@@ -97,7 +97,7 @@ Problem random_problem(const assay_attn_layer& layer, const std::vector<std::int
     for (const std::int64_t n : lengths) {
         Tokens t;
         t.length = n;
-        fill_normal(t.q, n * layer.num_q_heads * p.key_dim(), rng);
+        fill_normal(t.q, n * layer.num_q_heads * p.key_dim(), rng, kv_dtype);
         fill_normal(t.k, n * p.kv_heads() * p.key_dim(), rng, kv_dtype);
         if (!p.is_mla()) fill_normal(t.v, n * p.kv_heads() * p.value_dim(), rng, kv_dtype);
         if (p.has_index()) {
@@ -161,6 +161,12 @@ World::World(const Backend& backend, const Problem& problem, std::int64_t page_t
             0xff);
     }
     stream_.lanes = lanes_.get();
+#ifdef ASSAY_TEST_CUDA
+    if (backend.is_cuda()) {
+        space_ = std::make_unique<Space>();
+        stream_ = space_->stream();
+    }
+#endif
 
     std::int64_t max_tokens = 0, max_kv_len = 0;
     for (const Tokens& t : problem.sequences) {
@@ -174,6 +180,20 @@ World::World(const Backend& backend, const Problem& problem, std::int64_t page_t
                   &plan_bytes_, &workspace_bytes_, &err),
               ASSAY_OK)
         << err.text;
+}
+
+void* World::there(const void* host, std::size_t bytes) {
+#ifdef ASSAY_TEST_CUDA
+    if (space_ != nullptr) return space_->enter(host, bytes);
+#endif
+    (void)bytes;
+    return const_cast<void*>(host);
+}
+
+void World::back() {
+#ifdef ASSAY_TEST_CUDA
+    if (space_ != nullptr) space_->leave();
+#endif
 }
 
 std::vector<void*> World::planes() {
@@ -235,15 +255,27 @@ std::vector<Row> World::step(const std::vector<Chunk>& chunks, bool is_run) {
     const assay_attention& table = instance_.table();
     assay_error err = sdk::make_error();
     if (table.prepare != nullptr) {
-        EXPECT_EQ(table.prepare(instance_.self(), &b.batch, b.phase, b.plan.data(), &stream_, &err),
-                  ASSAY_OK)
+        const assay_attn_batch batch = batch_there(b);
+        EXPECT_EQ(
+            table.prepare(instance_.self(), &batch, b.phase, there(b.plan), &stream_, &err),
+            ASSAY_OK)
             << err.text;
+        back();
     }
     append(b);
     if (!is_run) return {};
     if (problem_.is_sparse()) index(b);
     attend(b);
     return collect(b);
+}
+
+assay_attn_batch World::batch_there(const Batch& b) {
+    assay_attn_batch batch = b.batch;
+    batch.cu_q = there(b.cu_q);
+    batch.kv_len = there(b.kv_len);
+    batch.block_table = there(b.block_table);
+    batch.slot_map = there(b.slot_map);
+    return batch;
 }
 
 void World::append(Batch& b) {
@@ -263,18 +295,20 @@ void World::append(Batch& b) {
     }
     assay_attn_args a{};
     a.size = sizeof a;
-    a.batch = &b.batch;
+    const assay_attn_batch batch = batch_there(b);
+    a.batch = &batch;
     a.phase = b.phase;
-    for (std::size_t i = 0; i < pages_.size(); ++i) a.planes[i] = pages_[i].data();
-    a.k = k.tensor;
-    if (!p.is_mla()) a.v = v.tensor;
-    if (p.has_index()) a.index_k = index_k.tensor;
-    a.plan = b.plan.data();
-    a.workspace = b.workspace.data();
+    for (std::size_t i = 0; i < pages_.size(); ++i) a.planes[i] = there(pages_[i]);
+    a.k = tensor_there(k);
+    if (!p.is_mla()) a.v = tensor_there(v);
+    if (p.has_index()) a.index_k = tensor_there(index_k);
+    a.plan = there(b.plan);
+    a.workspace = there(b.workspace);
     a.workspace_bytes = workspace_bytes_;
     assay_error err = sdk::make_error();
     ASSERT_EQ(instance_.table().append(instance_.self(), 0, &a, &stream_, &err), ASSAY_OK)
         << err.text;
+    back();
 }
 
 void World::index(Batch& b) {
@@ -313,18 +347,22 @@ void World::index(Batch& b) {
     }
     assay_attn_index_args a{};
     a.size = sizeof a;
-    a.batch = &b.batch;
+    const assay_attn_batch batch = batch_there(b);
+    a.batch = &batch;
     a.phase = b.phase;
-    for (std::size_t i = 0; i < pages_.size(); ++i) a.planes[i] = pages_[i].data();
-    a.q = q.tensor;
+    for (std::size_t i = 0; i < pages_.size(); ++i) a.planes[i] = there(pages_[i]);
+    a.q = tensor_there(q);
     a.head_weight = rows_tensor(weight, ASSAY_F32, b.rows, layer.index_n_heads);
+    a.head_weight.data = there(weight);
     a.topk_slots = rows_tensor(b.topk, ASSAY_I32, b.rows, layer.index_topk);
-    a.plan = b.plan.data();
-    a.workspace = b.workspace.data();
+    a.topk_slots.data = there(b.topk);
+    a.plan = there(b.plan);
+    a.workspace = there(b.workspace);
     a.workspace_bytes = workspace_bytes_;
     assay_error err = sdk::make_error();
     ASSERT_EQ(instance_.table().index(instance_.self(), 0, &a, &stream_, &err), ASSAY_OK)
         << err.text;
+    back();
 }
 
 void World::attend(Batch& b) {
@@ -343,19 +381,25 @@ void World::attend(Batch& b) {
 
     assay_attn_args a{};
     a.size = sizeof a;
-    a.batch = &b.batch;
+    const assay_attn_batch batch = batch_there(b);
+    a.batch = &batch;
     a.phase = b.phase;
-    for (std::size_t i = 0; i < pages_.size(); ++i) a.planes[i] = pages_[i].data();
-    a.q = q.tensor;
-    a.out = b.out[0].tensor;
+    for (std::size_t i = 0; i < pages_.size(); ++i) a.planes[i] = there(pages_[i]);
+    a.q = tensor_there(q);
+    a.out = tensor_there(b.out[0]);
     a.lse = rows_tensor(b.lse, ASSAY_F32, b.rows, heads);
-    if (p.layer.has_sinks) a.sinks = sdk::make_tensor(p.sinks.data(), ASSAY_F32, heads);
-    if (p.is_sparse()) a.topk_slots = rows_tensor(b.topk, ASSAY_I32, b.rows, p.layer.index_topk);
-    a.plan = b.plan.data();
-    a.workspace = b.workspace.data();
+    a.lse.data = there(b.lse);
+    if (p.layer.has_sinks) a.sinks = sdk::make_tensor(there(p.sinks), ASSAY_F32, heads);
+    if (p.is_sparse()) {
+        a.topk_slots = rows_tensor(b.topk, ASSAY_I32, b.rows, p.layer.index_topk);
+        a.topk_slots.data = there(b.topk);
+    }
+    a.plan = there(b.plan);
+    a.workspace = there(b.workspace);
     a.workspace_bytes = workspace_bytes_;
     assay_error err = sdk::make_error();
     ASSERT_EQ(instance_.table().run(instance_.self(), 0, &a, &stream_, &err), ASSAY_OK) << err.text;
+    back();
     EXPECT_TRUE(pages_ == before) << "run() wrote to the pages";
 }
 
@@ -462,15 +506,19 @@ Bound error_bound(const Problem& p, std::int64_t sequence, const Backend& backen
         return std::sqrt(m);
     };
     constexpr double kU = 0x1p-24;
+    // Tensor cores: a weight is rounded once more, to the cache's dtype (in the numerator only), and
+    // sums of products lose up to two bits to alignment.
+    const double narrow =
+        !backend.is_tensor_core() ? 0 : backend.kv_dtype == ASSAY_F16 ? 0x1p-11 : 0x1p-8;
     const double v = largest(p.is_mla() ? t.k : t.v);
     if (std::string_view{backend.image} == "reference") return {2 * kU * v, 2 * kU * 64};
     const double dim = static_cast<double>(p.key_dim());
     const double a =
         double{p.layer.softmax_scale} * norm(t.q, p.key_dim()) * norm(t.k, p.key_dim());
     const double n = static_cast<double>(t.length);
-    const double score = kU * ((dim / 16 + 6) * a + 8 * double{p.layer.logit_softcap});
+    const double score = (backend.is_tensor_core() ? 4 : 1) * kU * ((dim / 16 + 6) * a + 8 * double{p.layer.logit_softcap});
     const double weight = score + kU * (4 + 3 * (n / 64 + n / 512 + 2));
-    return {2 * v * (weight + kU * n), weight + kU * n + kU * 64};
+    return {2 * v * (weight + kU * n) + v * narrow, weight + kU * n + kU * 64};
 }
 
 void expect_close(const std::vector<Row>& got, const std::vector<Row>& want, const Bound& bound,

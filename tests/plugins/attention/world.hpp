@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -41,8 +42,8 @@ struct Problem {
     }
 };
 
-/// Fresh random inputs; keys and values are representable in the cache's dtype, so that storing
-/// them is exact and the definition sees the same numbers.
+/// Fresh random inputs; queries, keys and values are representable in the cache's dtype, so that
+/// storing or narrowing them is exact and the definition sees the same numbers.
 Problem random_problem(const assay_attn_layer& layer, const std::vector<std::int64_t>& lengths,
                        assay_dtype kv_dtype, std::mt19937& rng);
 
@@ -82,10 +83,25 @@ public:
     [[nodiscard]] const assay_stream& stream() const { return stream_; }
     [[nodiscard]] std::vector<void*> planes();
     [[nodiscard]] std::int32_t slot(std::int64_t sequence, std::int64_t position) const;
+    /// The address of a host array where the image works, with its contents of now. back() waits,
+    /// copies all of them back and forgets them.
+    void* there(const void* host, std::size_t bytes);
+    template <class T>
+    T* there(const std::vector<T>& host) {
+        return static_cast<T*>(there(host.data(), host.size() * sizeof(T)));
+    }
+    void back();
 
 private:
     struct Batch;  // the arrays of one step
     std::vector<Row> step(const std::vector<Chunk>& chunks, bool is_run);
+    assay_attn_batch batch_there(const Batch& b);
+    template <class P>
+    assay_tensor tensor_there(const P& padded) {
+        assay_tensor t = padded.tensor;
+        t.data = there(padded.data);
+        return t;
+    }
     void append(Batch& b);
     void index(Batch& b);
     void attend(Batch& b);
@@ -96,6 +112,9 @@ private:
     std::int64_t page_tokens_, max_blocks_, num_shared_pages_;
     support::TestLanes lanes_;
     assay_stream stream_{};
+#ifdef ASSAY_TEST_CUDA
+    std::unique_ptr<Space> space_;  // null: host memory
+#endif
     std::uint64_t plan_bytes_ = 0, workspace_bytes_ = 0;
     std::vector<std::vector<unsigned char>> pages_;  // one per plane
     std::vector<std::vector<std::int32_t>> blocks_;  // one table per sequence
