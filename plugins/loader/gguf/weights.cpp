@@ -178,12 +178,32 @@ std::string describe_bad(const ScaleLayout& layout, const char* block) {
     return "?";
 }
 
+/// Whether any of the first scales of whole blocks, or any plain float, is not 0. Ends at the
+/// first.
+bool has_weight(const TensorType& type, std::string_view data) noexcept {
+    const ScaleLayout layout = layout_of(type);
+    const bool is_half = layout.kind == Scale::f16 || layout.kind == Scale::bf16;
+    const bool is_float = layout.kind == Scale::f32;
+    for (std::size_t at = 0; at < data.size(); at += type.block_bytes) {
+        const char* block = data.data() + at;
+        if (is_half) {
+            if ((load<std::uint16_t>(block + layout.offset) & 0x7fff) != 0) return true;
+        } else if (is_float) {
+            if ((load<std::uint32_t>(block + layout.offset) & 0x7fffffff) != 0) return true;
+        } else if (std::any_of(block, block + type.block_bytes, [](char c) { return c != 0; })) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /// A stretch of blocks of one tensor; enough of them to keep all lanes and the disk busy.
 struct Piece {
     const WeightSource* source;
     const TensorInfo* tensor;
     std::uint64_t first_block, num_blocks;
     std::uint64_t bad_block = kNone;
+    bool has_weight = false;
 
     static constexpr std::uint64_t kNone = UINT64_MAX;
     [[nodiscard]] std::string_view data() const {
@@ -216,6 +236,20 @@ void prefetch(std::string_view data) noexcept {
     (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_WILLNEED);
 }
 
+[[noreturn]] void refuse_empty(const Piece& piece, std::size_t num_empty_tensors) {
+    const TensorInfo& tensor = *piece.tensor;
+    refuse(piece.source->name,
+           "tensor " + quoted(tensor.name) + " at byte " + std::to_string(tensor.offset) +
+               ": expected weights, found " +
+               (tensor.type->block_elements == 1 ? "0 in every element"
+                                                 : "a scale of 0 in every block") +
+               " of " + tensor.type->format +
+               (num_empty_tensors > 1
+                    ? "; " + std::to_string(num_empty_tensors) + " tensors are like that"
+                    : "") +
+               ": the file is damaged, has holes, or was quantized wrongly");
+}
+
 [[noreturn]] void refuse_bad(const Piece& piece, std::size_t num_bad_tensors) {
     const TensorInfo& tensor = *piece.tensor;
     const TensorType& type = *tensor.type;
@@ -235,6 +269,22 @@ void prefetch(std::string_view data) noexcept {
                     ? "; " + std::to_string(num_bad_tensors) + " tensors have such weights"
                     : "") +
                ": the file is damaged or was quantized wrongly");
+}
+
+/// Vectors may be 0, matrices have no reason to.
+void refuse_empty_matrices(std::span<const Piece> pieces) {
+    const Piece* first_empty = nullptr;
+    std::size_t num_empty = 0;
+    for (std::size_t i = 0; i < pieces.size();) {
+        const Piece& piece = pieces[i];
+        bool is_empty = piece.tensor->rank > 1;
+        for (; i < pieces.size() && pieces[i].tensor == piece.tensor; ++i)
+            is_empty = is_empty && !pieces[i].has_weight;
+        if (!is_empty) continue;
+        if (first_empty == nullptr) first_empty = &piece;
+        ++num_empty;
+    }
+    if (first_empty != nullptr) refuse_empty(*first_empty, num_empty);
 }
 
 }  // namespace
@@ -279,6 +329,7 @@ void check_weights(std::span<const WeightSource> sources, const assay_lanes* lan
                           Piece& piece = pieces[i];
                           const auto found = find_non_finite(*piece.tensor->type, piece.data());
                           if (found) piece.bad_block = piece.first_block + *found;
+                          piece.has_weight = has_weight(*piece.tensor->type, piece.data());
                           if (on_bytes) on_bytes(piece.data().size());
                       });
     const Piece* first = nullptr;
@@ -291,6 +342,7 @@ void check_weights(std::span<const WeightSource> sources, const assay_lanes* lan
         ++num_bad_tensors;
     }
     if (first != nullptr) refuse_bad(*first, num_bad_tensors);
+    refuse_empty_matrices(pieces);
 }
 
 }  // namespace gguf

@@ -26,7 +26,8 @@ struct WeightSource {
 };
 
 /// Looks at every float weight and every block scale: one that is no number turns each answer into
-/// noise, and nothing else shows it.
+/// noise, and nothing else shows it. Refuses matrices that hold nothing but zeros too: a download with
+/// holes leaves them, and a model may go on talking without one.
 ///
 /// @param lanes     share the work; null to do it alone
 /// @param on_bytes  how many bytes more were looked at; from any lane, at the same time

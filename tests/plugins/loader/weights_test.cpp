@@ -143,6 +143,38 @@ TEST(GgufWeights, ARefusalNamesMatrixRowBlockAndValueAndCountsTheTensors) {
     EXPECT_EQ(looked_at, experts.size() + floats.size());
 }
 
+TEST(GgufWeights, AMatrixOfNothingButZerosIsRefusedAndAVectorIsNot) {
+    // Of 20 MiB, so that it takes several pieces, of which one weight anywhere is enough.
+    const auto refusal = [](std::uint32_t id, const std::string& data, bool is_vector = false) {
+        const gguf::TensorType& type = *gguf::find_type(id);
+        const std::uint64_t blocks = data.size() / type.block_bytes;
+        std::vector<std::uint64_t> ne{type.block_elements, blocks};
+        if (is_vector) ne = {blocks * type.block_elements};
+        GgufWriter w;
+        w.tensor({.name = "t", .ne = ne, .type = id, .data = data});
+        const std::string file = w.bytes();
+        const gguf::Header header = loader_test::parse(file);
+        const gguf::WeightSource source{&header, loader_test::as_bytes(file), "x.gguf"};
+        return loader_test::refusal([&] { gguf::check_weights({&source, 1}, nullptr); });
+    };
+    for (const std::uint32_t id : {0U, 1U, 8U, 12U, 14U, 30U, 39U}) {
+        const gguf::TensorType& type = *gguf::find_type(id);
+        SCOPED_TRACE(type.format);
+        std::string data((20ULL << 20) / type.block_bytes * type.block_bytes, '\0');
+        EXPECT_THAT(refusal(id, data),
+                    AllOf(HasSubstr("x.gguf: tensor \"t\""), HasSubstr("expected weights, found"),
+                          HasSubstr("has holes")));
+        EXPECT_EQ(refusal(id, data, true), "");
+        data.replace(data.size() - type.block_bytes, type.block_bytes, type.block_bytes, '\x11');
+        EXPECT_EQ(refusal(id, data), "");
+    }
+    // Scales of 0 leave nothing of the values; -0 is 0.
+    std::string scaled(std::size_t{144} * 6, '\x33');
+    for (std::size_t at = 0; at < scaled.size(); at += 144)
+        scaled.replace(at, 2, at == 0 ? std::string{"\x00\x80", 2} : std::string(2, '\0'));
+    EXPECT_THAT(refusal(12, scaled), HasSubstr("a scale of 0 in every block of q4_k"));
+}
+
 TEST(GgufWeights, TheLastOfManyBlocksIsFoundByManyLanes) {
     // More than one piece and no whole number of stretches.
     const support::TestLanes lanes{3};
