@@ -12,6 +12,10 @@ std::vector<assay_option> to_abi(const Options& options) {
     return out;
 }
 
+// Nobody's memory before and behind every buffer, so that a plugin that writes a little beyond its
+// output is found by the proof and not by the heap. Keeps the alignment that the ABI promises.
+constexpr std::uint64_t kMarginBytes = 256;
+
 // ---- Buffer -----------------------------------------------------------------------------------
 
 Buffer::Buffer(Buffer&& other) noexcept { *this = std::move(other); }
@@ -25,7 +29,8 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 }
 
 Buffer::~Buffer() {
-    if (data_ != nullptr) device_->api_->free(device_->self_, space_, data_);
+    if (data_ != nullptr)
+        device_->api_->free(device_->self_, space_, static_cast<char*>(data_) - kMarginBytes);
 }
 
 // ---- Device -----------------------------------------------------------------------------------
@@ -52,12 +57,12 @@ Buffer Device::alloc(std::uint64_t bytes, assay_space space) const {
     if (bytes == 0) return buffer;
     assay_error err = sdk::make_error();
     void* data = nullptr;
-    if (api_->alloc(self_, space, bytes, &data, &err) != ASSAY_OK)
+    if (api_->alloc(self_, space, bytes + 2 * kMarginBytes, &data, &err) != ASSAY_OK)
         throw base::ConfigError{"device plugin \"" + source_.id + "\": cannot allocate " +
                                 std::to_string(bytes) + " bytes: " + err.text};
     buffer.device_ = this;
     buffer.space_ = space;
-    buffer.data_ = data;
+    buffer.data_ = static_cast<char*>(data) + kMarginBytes;
     buffer.bytes_ = bytes;
     return buffer;
 }
