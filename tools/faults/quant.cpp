@@ -45,16 +45,16 @@ int32_t supports(void* self, const assay_quant_query* query, assay_error* why) {
 }
 
 /// `w` over changed bytes, where the fault changes this weight.
-assay_weight altered(QuantInstance& in, const assay_weight& w) {
+assay_weight altered(QuantInstance& in, const assay_weight& w, std::int32_t op) {
     assay_weight out = w;
     if (std::strcmp(w.layout, ASSAY_LAYOUT_STORED) != 0 || !in.selects(w)) return out;
     const std::scoped_lock lock{in.mutex};
-    auto [it, is_new] = in.altered.try_emplace(w.data);
+    auto [it, is_new] = in.altered.try_emplace({w.data, op});
     std::vector<std::uint8_t>& bytes = it->second;
     if (is_new) {
         const auto* stored = static_cast<const std::uint8_t*>(w.data);
         bytes.assign(stored, stored + w.data_bytes);
-        if (!in.fault->alter(w, bytes.data())) bytes.clear();
+        if (!in.fault->alter(w, op, bytes.data())) bytes.clear();
     }
     if (!bytes.empty()) out.data = bytes.data();
     return out;
@@ -70,7 +70,7 @@ assay_status rows(void* self, const assay_weight* w, const int32_t* row_ids, int
         QuantInstance& in = instance(self);
         in.trigger.begin_step();  // a step begins with the embedding
         if (!is_faulty(in)) return in.rows(in.self, w, row_ids, num_ids, out, s, err);
-        const assay_weight weight = in.fault->alter != nullptr ? altered(in, *w) : *w;
+        const assay_weight weight = in.fault->alter != nullptr ? altered(in, *w, ASSAY_Q_ROWS) : *w;
         std::vector<std::int32_t> ids(row_ids, row_ids + num_ids);
         if (in.fault->ids != nullptr && in.selects(*w)) in.fault->ids(ids, w->experts * w->rows);
         return in.rows(in.self, &weight, ids.data(), num_ids, out, s, err);
@@ -86,7 +86,7 @@ assay_status product(void* self, const assay_matmul* a, const assay_stream* s, a
         ++in.num_calls;
         assay_weight weights[ASSAY_MAX_FUSED];
         for (std::int32_t i = 0; in.fault->alter != nullptr && i < a->num_weights; ++i) {
-            weights[i] = altered(in, *a->w[i]);
+            weights[i] = altered(in, *a->w[i], kOp);
             call.args.w[i] = &weights[i];
         }
         if (in.fault->product == nullptr || !in.selects(*a->w[0])) return call.healthy();

@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace faults {
@@ -20,8 +21,9 @@ struct QuantCall;
 struct QuantFault {
     const char* id;
     const char* what;
-    /// Changes a copy of a weight's stored bytes; false: not this weight. Every call sees the copy.
-    bool (*alter)(const assay_weight& w, std::uint8_t* data) = nullptr;
+    /// Changes a copy of a weight's stored bytes; false: not for this op. Products and lookups see
+    /// the copy.
+    bool (*alter)(const assay_weight& w, std::int32_t op, std::uint8_t* data) = nullptr;
     /// In place of matmul, batched_matmul and grouped_matmul.
     assay_status (*product)(QuantCall& call) = nullptr;
     /// Changes the ids that rows() is asked for.
@@ -41,7 +43,8 @@ struct QuantInstance : assay_quant {
     Trigger trigger;
     std::atomic<std::uint64_t> num_calls{0};
     std::mutex mutex;
-    std::map<const void*, std::vector<std::uint8_t>> altered;  // by the address of the stored bytes
+    // By the address of the stored bytes and the op.
+    std::map<std::pair<const void*, std::int32_t>, std::vector<std::uint8_t>> altered;
 
     /// Whether the options "format" and "rows" mean this weight.
     [[nodiscard]] bool selects(const assay_weight& w) const {

@@ -41,20 +41,20 @@ bool change_blocks(const Field (&fields)[N], const assay_weight& w, std::uint8_t
     return false;
 }
 
-bool clear_high_bits(const assay_weight& w, std::uint8_t* data) {
+bool clear_high_bits(const assay_weight& w, std::int32_t, std::uint8_t* data) {
     return change_blocks(kHighBits, w, data, [](std::uint8_t* begin, std::uint8_t* end) {
         std::fill(begin, end, std::uint8_t{0});
     });
 }
 
-bool swap_scale_and_min(const assay_weight& w, std::uint8_t* data) {
+bool swap_scale_and_min(const assay_weight& w, std::int32_t, std::uint8_t* data) {
     return change_blocks(kScaleAndMin, w, data, [](std::uint8_t* begin, std::uint8_t* end) {
         std::swap_ranges(begin, end - 2, begin + 2);
     });
 }
 
-bool swap_two_experts(const assay_weight& w, std::uint8_t* data) {
-    if (w.experts < 2) return false;
+bool swap_two_experts(const assay_weight& w, std::int32_t op, std::uint8_t* data) {
+    if (op != ASSAY_Q_GROUPED || w.experts < 2) return false;
     const auto bytes =
         static_cast<std::ptrdiff_t>(w.data_bytes / static_cast<std::uint64_t>(w.experts));
     std::swap_ranges(data, data + bytes, data + bytes);

@@ -21,6 +21,9 @@ from gguf_file import GgufFile  # noqa: E402
 
 # What became of a fault. Only the first is what is wanted; "not run" is no success either.
 CAUGHT, OTHER_LEVEL, UNNAMED, MISSED, NOT_RUN = 'caught', 'other level', 'not named', 'MISSED', 'not run'
+# The same model is refused without the fault too, so that a refusal says nothing of it.
+NO_CONTROL = 'no control'
+LEVELS = (table.RESOLVE, table.AUDIT, table.KERNELS, table.MODEL, table.COHERENCE, table.WATCH)
 
 
 @dataclasses.dataclass
@@ -43,7 +46,7 @@ class Answer:
 class Bench:
     def __init__(self, build, folder, timeout):
         self.build, self.folder, self.timeout = pathlib.Path(build).resolve(), pathlib.Path(folder), timeout
-        self.calibrations = {}
+        self.calibrations, self.controls = {}, {}
 
     # ---- files ----------------------------------------------------------------------------------
 
@@ -65,15 +68,28 @@ class Bench:
     def model(self, fault):
         return self.edited(fault.model, fault.edit) if fault.edit else self.original(fault.model)
 
-    def calibration(self, name):
-        """Of the unchanged model, made once."""
-        if name not in self.calibrations:
-            path = self.folder / (name + '.calibration.json')
-            answer = self.assayctl('calibrate', '-c', self.configuration(self.original(name)), '--out', path,
-                                   '--note', 'the model before the fault')
-            assert answer.status == 0, answer.err
-            self.calibrations[name] = path
-        return self.calibrations[name]
+    def calibrate(self, model):
+        """The calibration of a file, made once."""
+        if model not in self.calibrations:
+            path = self.folder / (model.name + '.calibration.json')
+            answer = self.assayctl('calibrate', '-c', self.configuration(model), '--out', path, '--note', 'for the faults')
+            if answer.status != 0:
+                raise SystemExit('%s cannot be calibrated: %s' % (model, answer.err))
+            self.calibrations[model] = path
+        return self.calibrations[model]
+
+    def calibration(self, fault):
+        """The options that name what judges the model."""
+        if not fault.calibrated:
+            return ()
+        before = self.calibrate(self.original(fault.model))
+        if fault.calibrated == 'file':
+            return '--calibration', before
+        record, after = json.loads(before.read_text()), json.loads(self.calibrate(self.model(fault)).read_text())
+        record.update({key: after[key] for key in ('model_hash', 'tensors')})
+        path = self.folder / (fault.id + '.calibration.json')
+        path.write_text(json.dumps(record))
+        return '--calibration', path
 
     def configuration(self, model, fault=None, **settings):
         values = {'model.path': str(model), 'kv.max_tokens': 4096,
@@ -111,8 +127,17 @@ class Bench:
                       time.monotonic() - begin)
 
     def assay(self, fault):
-        judged_by = ('--calibration', self.calibration(fault.model)) if fault.calibrated else ()
-        return self.assayctl('assay', '-c', self.configuration(self.model(fault), fault), '--json', *judged_by)
+        return self.assayctl('assay', '-c', self.configuration(self.model(fault), fault), '--json', *self.calibration(fault))
+
+    def control(self, fault):
+        """How far the same model comes without the fault: the level that refuses it, or '' when none does."""
+        key = fault.model, bool(fault.calibrated)
+        if key not in self.controls:
+            model = self.original(fault.model)
+            judged_by = ('--calibration', self.calibrate(model)) if fault.calibrated else ()
+            answer = self.assayctl('assay', '-c', self.configuration(model), '--json', *judged_by)
+            self.controls[key] = '' if answer.status == 0 else diagnosis_of(answer)[0] or table.RESOLVE
+        return self.controls[key]
 
 
 def diagnosis_of(answer):
@@ -158,6 +183,9 @@ def run_faults(bench, faults):
             outcome = Outcome(NOT_RUN, culprit='needs a daemon that watches itself')
         else:
             outcome = judge(fault, bench.assay(fault))
+            reached = bench.control(fault)
+            if reached and LEVELS.index(reached) <= LEVELS.index(fault.level):
+                outcome.verdict = NO_CONTROL
         results.append((fault, outcome))
         level = '' if outcome.verdict in (CAUGHT, NOT_RUN, MISSED) else '[at %s] ' % outcome.level
         print('%-38s %-10s %-11s %6.1f s  %s' % (fault.id, fault.level, outcome.verdict, outcome.seconds,
@@ -167,7 +195,7 @@ def run_faults(bench, faults):
 
 def summary(results):
     count = {verdict: sum(o.verdict == verdict for _, o in results)
-             for verdict in (CAUGHT, OTHER_LEVEL, UNNAMED, MISSED, NOT_RUN)}
+             for verdict in (CAUGHT, OTHER_LEVEL, UNNAMED, MISSED, NO_CONTROL, NOT_RUN)}
     print('\n' + ', '.join('%d %s' % (n, verdict) for verdict, n in count.items()) + ' of %d faults' % len(results))
     for fault, outcome in results:
         if outcome.verdict not in (CAUGHT, NOT_RUN):

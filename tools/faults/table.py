@@ -21,7 +21,9 @@ class Fault:
     options: tuple = ()     # further options of it
     settings: tuple = ()    # further keys of the configuration
     edit: str = ''          # change of the model file (files.py)
-    calibrated: bool = False  # with the calibration of the model before the change
+    # '': the built-in probes judge. 'file': the calibration of the model before the change. 'table': that calibration as
+    # if the file had not changed, which is what a wrong table of the daemon's own would meet.
+    calibrated: str = ''
     fast: bool = False      # part of the test run
     reports: str = ''       # ids of public bug reports (REPORTS)
 
@@ -45,16 +47,27 @@ def file(edit, what, level, culprit, **more):
 def content(edit, what, tensor, **more):
     """Wrong content: without a calibration nobody can name it, with one the tensor is named."""
     return [Fault('file.' + edit, what, COHERENCE, SUSPECTS, edit=edit, **more),
-            Fault('file.' + edit + '+calibration', what, COHERENCE, tensor, edit=edit, calibrated=True, **more)]
+            Fault('file.' + edit + '+calibration', what, COHERENCE, tensor, edit=edit, calibrated='file', **more)]
 
 
-def table(edit, what, culprit=SUSPECTS, **more):
-    """What an architecture's table would read wrong."""
-    return Fault('table.' + edit, what, COHERENCE, culprit, edit=edit, **more)
+def calibrated(edit, what, tensor, **more):
+    """Wrong content with which the model goes on talking well: only a calibration can tell."""
+    return content(edit, what, tensor, **more)[1]
+
+
+def table(edit, what, calibrated='table', **more):
+    """What an architecture's table would read wrong, the file being right."""
+    return Fault('table.' + edit, what, COHERENCE, SUSPECTS, edit=edit, calibrated=calibrated, **more)
+
+
+def named(*words):
+    """All of them, in any order."""
+    return ''.join('(?=.*%s)' % word for word in words)
 
 
 GQA = 'llama-gqa'
 BACKEND = 'backends.attention.'
+HASTY = (('assay.timeout_ms', 2000),)
 
 FAULTS = [
     # ---- resolve: what is absent, or says that it cannot
@@ -66,42 +79,42 @@ FAULTS = [
           settings=(('backends.device', 'cuda'),), reports='B7 B9'),
     Fault('absent.quant', 'the quant plugin that is configured is not there', RESOLVE, 'quant.*cuda-dequant-9',
           settings=(('backends.quant', 'cuda-dequant-9'),)),
-    quant('no-format', 'no kernel for one format of the model', 'q6_k.*faulty|faulty.*q6_k', RESOLVE, options=(('format', 'q6_k'),), reports='B4'),
+    quant('no-format', 'no kernel for one format of the model', named('q6_k', 'faulty'), RESOLVE, options=(('format', 'q6_k'),), reports='B4'),
     quant('no-grouped', 'no product for experts', 'faulty', RESOLVE),
 
     # ---- attention
-    attention('silent', 'returns OK and writes nothing', 'attention.run.*faulty|faulty.*attention.run', fast=True, reports='A11'),
-    attention('private-buffer', 'writes its result into memory of its own', 'attention.run.*faulty', fast=True, reports='A14'),
-    attention('prefill-nothing', 'prefill returns OK and writes nothing', 'attention.run.*faulty', reports='A1'),
+    attention('silent', 'returns OK and writes nothing', named('attention.run', 'faulty'), fast=True, reports='A11'),
+    attention('private-buffer', 'writes its result into memory of its own', named('attention.run', 'faulty'), fast=True, reports='A14'),
+    attention('prefill-nothing', 'prefill returns OK and writes nothing', named('attention.run', 'faulty'), reports='A1'),
     attention('prefill-refused', 'declares prefill and refuses it when called', 'faulty.*forward_prefill', fast=True, reports='A1 B4'),
-    attention('last-row', 'the last row is not written', 'attention.run.*faulty'),
-    attention('last-head', 'one head is not written', 'attention.run.*faulty'),
-    attention('zero-length', 'sequences behind an empty one are passed over', 'attention.run.*faulty'),
-    attention('past-end', 'writes behind the end', 'attention.run.*faulty', fast=True),
-    attention('before-begin', 'writes before the begin', 'attention.run.*faulty'),
-    attention('scale', 'attention scale 5 % too large', 'attention.run.*faulty', fast=True, reports='A8'),
-    attention('decode-scale', 'attention scale wrong in decode alone', 'attention.run.*faulty'),
-    attention('stale-prefill', 'the first decode after a prefill runs another kernel', 'attention.run.*faulty', reports='B12'),
-    attention('mask-future', 'causal mask off by one: sees the next token', 'attention.run.*faulty', model=GQA, fast=True),
-    attention('mask-self', 'causal mask off by one: does not see itself', 'attention.run.*faulty', model=GQA),
-    attention('second-page', 'wrong only past a page boundary', 'attention.run.*faulty', model=GQA),
-    attention('ragged', 'sequences behind the first read its pages', 'attention.run.*faulty', model=GQA),
-    attention('past-topk', 'wrong only beyond index_topk', 'attention.run.*faulty', reports='E1'),
-    attention('topk-loses-one', 'top-k loses one index', 'attention.index.*faulty', fast=True, reports='E1'),
-    attention('topk-first', 'beyond index_topk the first positions, not the best', 'attention.index.*faulty', reports='E1'),
-    attention('index-unweighted', 'index heads weigh alike', 'attention.index.*faulty', reports='E3'),
-    attention('window-ignored', 'sliding window ignored', 'attention.run.*faulty', model='gemma3', fast=True, reports='D6'),
-    attention('window-off-by-one', 'sliding window one longer', 'attention.run.*faulty', model='gpt-oss', reports='D6'),
-    attention('sinks-ignored', 'sinks ignored', 'attention.run.*faulty', model='gpt-oss', reports='D6'),
-    attention('softcap-ignored', 'scores not capped', 'attention.run.*faulty', model='gemma3-softcap', reports='D6'),
-    attention('head-dim-short', 'one element of each head left out', 'attention.run.*faulty', model=GQA, reports='A2'),
-    attention('coarse-keys', 'keys stored with fewer bits than the layout says', 'attention.append.*faulty', reports='A6 A7'),
-    attention('last-token', 'the last token of a chunk is not stored', 'attention.append.*faulty'),
+    attention('last-row', 'the last row is not written', named('attention.run', 'faulty')),
+    attention('last-head', 'one head is not written', named('attention.run', 'faulty')),
+    attention('zero-length', 'sequences behind an empty one are passed over', named('attention.run', 'faulty')),
+    attention('past-end', 'writes behind the end', named('attention.run', 'faulty'), fast=True),
+    attention('before-begin', 'writes before the begin', named('attention.run', 'faulty')),
+    attention('scale', 'attention scale 5 % too large', named('attention.run', 'faulty'), fast=True, reports='A8'),
+    attention('decode-scale', 'attention scale wrong in decode alone', named('attention.run', 'faulty')),
+    attention('stale-prefill', 'the first decode after a prefill runs another kernel', named('attention.run', 'faulty'), reports='B12'),
+    attention('mask-future', 'causal mask off by one: sees the next token', named('attention.run', 'faulty'), model=GQA, fast=True),
+    attention('mask-self', 'causal mask off by one: does not see itself', named('attention.run', 'faulty'), model=GQA),
+    attention('second-page', 'wrong only past a page boundary', named('attention.run', 'faulty'), model=GQA),
+    attention('ragged', 'sequences behind the first read its pages', named('attention.run', 'faulty'), model=GQA),
+    attention('past-topk', 'wrong only beyond index_topk', named('attention.run', 'faulty'), reports='E1'),
+    attention('topk-loses-one', 'top-k loses one index', named('attention.index', 'faulty'), fast=True, reports='E1'),
+    attention('topk-first', 'beyond index_topk the first positions, not the best', named('attention.index', 'faulty'), reports='E1'),
+    attention('index-unweighted', 'index heads weigh alike', named('attention.index', 'faulty'), reports='E3'),
+    attention('window-ignored', 'sliding window ignored', named('attention.run', 'faulty'), model='gemma3', fast=True, reports='D6'),
+    attention('window-off-by-one', 'sliding window one longer', named('attention.run', 'faulty'), model='gpt-oss', reports='D6'),
+    attention('sinks-ignored', 'sinks ignored', named('attention.run', 'faulty'), model='gpt-oss', reports='D6'),
+    attention('softcap-ignored', 'scores not capped', named('attention.run', 'faulty'), model='gemma3-softcap', reports='D6'),
+    attention('head-dim-short', 'one element of each head left out', named('attention.run', 'faulty'), model=GQA, reports='A2'),
+    attention('coarse-keys', 'keys stored with fewer bits than the layout says', named('attention.append', 'faulty'), reports='A6 A7'),
+    attention('last-token', 'the last token of a chunk is not stored', named('attention.append', 'faulty')),
     attention('race', 'other bits every second time', 'faulty'),
     attention('drift', 'drift after 100 steps', 'faulty', MODEL, reports='A4'),
-    attention('nan', 'NaN', 'attention.run.*faulty', reports='A7'),
-    attention('status', 'returns an error', 'attention.run.*faulty.*could not be launched', reports='A11'),
-    attention('hang', 'does not return', 'attention.run.*faulty'),
+    attention('nan', 'NaN', named('attention.run', 'faulty'), reports='A7'),
+    attention('status', 'returns an error', named('attention.run', 'faulty', 'could not be launched'), reports='A11'),
+    attention('hang', 'does not return', named('attention.run', 'faulty'), settings=HASTY),
 
     # ---- quant
     quant('silent', 'returns OK and writes nothing', fast=True, reports='A11'),
@@ -111,48 +124,48 @@ FAULTS = [
     quant('batch-9', 'matmul wrong for nine rows and more', fast=True),
     quant('odd-rows', 'wrong for an odd number of rows'),
     quant('k-tail', 'the last 32 inputs ignored'),
-    quant('experts-swapped', 'grouped matmul with two experts exchanged', 'ffn_.*_exps.*faulty|faulty.*_exps', fast=True),
-    quant('transposed', 'per-head matmul transposed', 'attn_[kv]_b.*faulty|faulty.*attn_[kv]_b', reports='E7'),
-    quant('gate-up-swapped', 'gate and up of the fused product exchanged', 'ffn_gate.*faulty|faulty.*ffn_'),
-    quant('fused-order', 'outputs of a fused product in another order', 'attn_qkv.*faulty|faulty.*attn_', model=GQA),
+    quant('experts-swapped', 'grouped matmul with two experts exchanged', named('_exps', 'faulty'), fast=True),
+    quant('transposed', 'per-head matmul transposed', named('attn_[kv]_b', 'faulty'), reports='E7'),
+    quant('gate-up-swapped', 'gate and up of the fused product exchanged', named('ffn_gate', 'faulty')),
+    quant('fused-order', 'outputs of a fused product in another order', named('attn_qkv', 'faulty'), model=GQA),
     quant('residual-lost', 'overwrites where it should add'),
     quant('bias-ignored', 'biases left out', model='qwen2-bias'),
     quant('coarse-inputs', '8-bit inputs where f32 was asked for'),
     quant('clamp-ignored', 'the gate is not limited', model='gpt-oss-loud'),
     quant('silu-for-gelu', 'SiLU in place of GELU', model='gemma3'),
-    quant('high-bits', "one format's high bits read as 0", 'q6_k|faulty', options=(('format', 'q6_k'),), fast=True, reports='D1 D7'),
-    quant('scale-min', 'scale and minimum exchanged', 'q4_k|faulty', options=(('format', 'q4_k'),), reports='D1'),
-    quant('next-row', 'embedding of the next token', 'token_embd.*faulty|faulty.*token_embd'),
+    quant('high-bits', "one format's high bits read as 0", named('q6_k', 'faulty'), options=(('format', 'q6_k'),), fast=True, reports='D1 D7'),
+    quant('scale-min', 'scale and minimum exchanged', named('q4_k', 'faulty'), options=(('format', 'q4_k'),), reports='D1'),
+    quant('next-row', 'embedding of the next token', named('token_embd', 'faulty')),
     quant('race', 'other bits every second time'),
     quant('nan', 'one NaN', id='nan'),
     quant('constant', 'every output is 1'),
     quant('stuck', 'one answer for ever', options=(('rows', '3072'),), reports='A12'),
     quant('status', 'returns an error', 'faulty.*could not be launched'),
-    quant('hang', 'does not return'),
+    quant('hang', 'does not return', settings=HASTY),
 
     # ---- device
-    device('rope-style', 'RoPE style swapped', 'rope.*faulty'),
-    device('index-rope-style', 'index RoPE half-split in place of interleaved', 'rope index.*faulty', fast=True, reports='E2'),
-    device('index-rope-absent', 'indexer without RoPE', 'rope index.*faulty', reports='E3'),
-    device('rope-position', 'positions begin at 1', 'rope.*faulty'),
-    device('norm-eps', 'norm epsilon 100 times', 'norm.*faulty', fast=True),
-    device('norm-last-row', 'the last row is not normalised', 'norm.*faulty'),
-    device('layernorm-bias', 'layer norm without bias', 'norm.*faulty'),
-    device('router-softmax', 'softmax gate for sigmoid', 'router.*faulty'),
-    device('router-bias', 'routing bias ignored', 'router.*faulty', fast=True),
-    device('router-scale', 'routed scale ignored', 'router.*faulty'),
-    device('router-unnormalized', 'chosen weights not normalised', 'router.*faulty'),
-    device('expert-rows', 'two rows of the sorted slots exchanged', 'expert sort.*faulty'),
-    device('combine', 'one chosen expert left out of the sum', 'expert combine.*faulty'),
-    device('scale-ignored', 'embeddings not scaled', 'scale.*faulty', model='gemma3'),
-    device('residual-scale', 'half of the block is added', 'residual.*faulty', model='gemma3'),
-    device('gather', 'logits of the row before', 'gather rows.*faulty'),
-    device('sample', 'greedy takes the second best', 'sampl.*faulty'),
-    device('mask', 'masked tokens stay', 'mask.*faulty'),
-    device('logprobs', "another token's log-probability", 'logprob.*faulty'),
+    device('rope-style', 'RoPE style swapped', named('rope', 'faulty')),
+    device('index-rope-style', 'index RoPE half-split in place of interleaved', named('rope', 'faulty'), fast=True, reports='E2'),
+    device('index-rope-absent', 'indexer without RoPE', named('rope', 'faulty'), reports='E3'),
+    device('rope-position', 'positions begin at 1', named('rope', 'faulty')),
+    device('norm-eps', 'norm epsilon 100 times', named('norm', 'faulty'), fast=True),
+    device('norm-last-row', 'the last row is not normalised', named('norm', 'faulty')),
+    device('layernorm-bias', 'layer norm without bias', named('norm', 'faulty')),
+    device('router-softmax', 'softmax gate for sigmoid', named('router', 'faulty')),
+    device('router-bias', 'routing bias ignored', named('router', 'faulty'), fast=True),
+    device('router-scale', 'routed scale ignored', named('router', 'faulty')),
+    device('router-unnormalized', 'chosen weights not normalised', named('router', 'faulty')),
+    device('expert-rows', 'two rows of the sorted slots exchanged', named('expert.sort', 'faulty')),
+    device('combine', 'one chosen expert left out of the sum', named('expert.combine', 'faulty')),
+    device('scale-ignored', 'embeddings not scaled', named('scale', 'faulty'), model='gemma3'),
+    device('residual-scale', 'half of the block is added', named('residual', 'faulty'), model='gemma3'),
+    device('gather', 'logits of the row before', named('gather', 'faulty')),
+    device('sample', 'greedy takes the second best', named('sampl', 'faulty')),
+    device('mask', 'masked tokens stay', named('mask', 'faulty')),
+    device('logprobs', "another token's log-probability", named('logprob', 'faulty')),
     device('race', 'other bits every second time'),
-    device('status', 'an op returns an error', 'norm.*faulty'),
-    device('hang', 'an op does not return', 'norm.*faulty'),
+    device('status', 'an op returns an error', named('norm', 'faulty')),
+    device('hang', 'an op does not return', named('norm', 'faulty'), settings=HASTY),
 
     # ---- model files
     file('tensor-missing', 'one tensor missing', AUDIT, r'blk\.2\.ffn_norm\.weight', fast=True),
@@ -162,8 +175,8 @@ FAULTS = [
     file('tensor-nan', 'NaN scale in one block', AUDIT, r'blk\.2\.ffn_gate_exps\.weight.*NaN', fast=True, reports='D2 A15'),
     file('pre-missing', 'tokenizer without its pre-tokenizer', AUDIT, r'tokenizer\.ggml\.pre', fast=True),
     file('pre-unknown', 'tokenizer with an unknown pre-tokenizer', AUDIT, r'tokenizer\.ggml\.pre.*xyz'),
-    *content('tensor-zeroed', 'one tensor zeroed', r'blk\.2\.attn_output\.weight', reports='A15'),
-    *content('tensor-scales-zero', 'the scales of one tensor zeroed', r'blk\.2\.ffn_up_exps\.weight', reports='A15'),
+    file('tensor-zeroed', 'one tensor zeroed', AUDIT, named(r'blk\.2\.attn_output\.weight', 'scale of 0'), fast=True, reports='A15'),
+    file('tensor-scales-zero', 'the scales of one tensor zeroed', AUDIT, named(r'blk\.2\.ffn_up_exps\.weight', 'scale of 0'), reports='A15'),
     *content('layers-exchanged', "two layers' tensors exchanged", r'blk\.[23]\.', fast=True),
     *content('q-permuted', 'rows of the queries permuted', r'attn_q_b\.weight', reports='A5'),
     *content('kv-b-untransposed', 'kv_b not transposed', r'attn_k_b\.weight', reports='E7'),
@@ -172,24 +185,27 @@ FAULTS = [
     *content('latent-norms-swapped', 'norms of the two latents exchanged', r'attn_(q|kv)_a_norm\.weight'),
     *content('ends-swapped', 'embedding and output exchanged', r'token_embd\.weight|output\.weight'),
     *content('embedding-shifted', 'rows of the embedding shifted by one', r'token_embd\.weight'),
-    *content('experts-exchanged', 'two experts exchanged in one of their matrices', r'blk\.2\.ffn_down_exps\.weight'),
+    calibrated('experts-exchanged', 'two experts exchanged in one of their matrices', r'blk\.2\.ffn_down_exps\.weight'),
     Fault('file.qk-permuted+calibration', 'queries and keys in the order of the checkpoint', COHERENCE, r'attn_[qk]\.weight',
-          model=GQA, edit='qk-permuted', calibrated=True, reports='A5'),
-    Fault('file.bos-added+calibration', 'another BOS policy', COHERENCE, 'bos|tokenizer|metadata', edit='bos-added', calibrated=True),
-    Fault('file.tokens-shifted', 'token texts shifted by one', COHERENCE, SUSPECTS + '|tokenizer', edit='tokens-shifted'),
-    Fault('file.tokens-shifted+calibration', 'token texts shifted by one', COHERENCE, 'token', edit='tokens-shifted', calibrated=True),
+          model=GQA, edit='qk-permuted', calibrated='file', reports='A5'),
+    Fault('file.bos-added+calibration', 'another BOS policy', COHERENCE, 'tokenizer|metadata', edit='bos-added', calibrated='file'),
+    Fault('file.tokens-shifted', 'token texts shifted by one', COHERENCE, SUSPECTS, edit='tokens-shifted'),
+    Fault('file.tokens-shifted+calibration', 'token texts shifted by one', COHERENCE, 'tokenizer|metadata', edit='tokens-shifted', calibrated='file'),
 
     # ---- what an architecture's table could have wrong
     table('gate-softmax', 'softmax gate for sigmoid'),
     table('rope-base', 'RoPE base a hundredfold', fast=True),
     table('fewer-experts', 'one expert in place of two'),
-    table('index-rope-style', 'index RoPE half-split in place of interleaved', calibrated=True, culprit='fingerprint|logit', reports='E2'),
-    table('norm-epsilon', 'norm epsilon 100 times', calibrated=True, culprit='fingerprint|logit|metadata'),
-    table('routed-scale', 'routed scale ignored', calibrated=True, culprit='fingerprint|logit|metadata'),
+    table('index-rope-style', 'index RoPE half-split in place of interleaved', reports='E2'),
+    table('norm-epsilon', 'norm epsilon 100 times'),
+    table('routed-scale', 'routed scale ignored'),
     table('routed-norm', 'chosen weights not normalised'),
-    table('index-topk', 'index_topk an eighth', calibrated=True, culprit='fingerprint|logit|metadata', reports='E1'),
-    table('rope-style', 'RoPE style swapped', model=GQA, calibrated=True, culprit='fingerprint|logit|metadata'),
-    table('window-longer', 'sliding window four times as long', model='gemma3', calibrated=True, culprit='fingerprint|logit|metadata'),
+    table('index-topk', 'index_topk an eighth', reports='E1'),
+    table('rope-style', 'RoPE style swapped', model=GQA),
+    table('window-longer', 'sliding window four times as long', model='gemma3'),
+    table('norms-swapped', 'roles of two norms exchanged'),
+    table('ends-swapped', 'roles of embedding and output exchanged'),
+    dataclasses.replace(table('rope-base', 'RoPE base a hundredfold', calibrated=''), id='table.rope-base-uncalibrated'),
 
     # ---- while serving
     attention('nan', 'NaN after a while', 'faulty', WATCH),

@@ -182,6 +182,7 @@ const std::vector<Expected>& expectations() {
          "grouped",
          {.op = ASSAY_Q_GROUPED},
          [](std::int64_t row) { return row < 5; }},
+        {"experts-swapped", "batched", {.op = ASSAY_Q_BATCHED}, none},
         {"transposed", "batched", {.op = ASSAY_Q_BATCHED}, all},
         {"transposed", "matmul", {}, none},
         {"gate-up-swapped", "matmul", {.num_weights = 2, .glu = ASSAY_GLU_SILU}, all},
