@@ -67,6 +67,9 @@ server::Options server_options(const config::Config& config) {
     o.limits.send_budget_bytes = static_cast<std::size_t>(config.server.send_budget_bytes);
     o.limits.send_high_bytes = std::min(o.limits.send_high_bytes, o.limits.send_budget_bytes / 4);
     o.limits.pause_timeout = config.server.pause_timeout;
+    o.limits.request_timeout = config.server.request_timeout;
+    o.limits.max_store_bytes = static_cast<std::size_t>(config.server.store_bytes);
+    o.limits.max_store_age = config.server.store_age;
     o.limits.default_max_output_tokens = config.sampling.max_tokens;
     // One more than can render at once, so that what needs no template does not wait for those that do.
     o.helper.num_threads = static_cast<std::size_t>(config.chat_template.workers) + 1;

@@ -37,6 +37,9 @@ struct Server {
     std::int64_t send_budget_bytes = 256 << 10;
     std::chrono::milliseconds pause_timeout{300'000};
     std::chrono::milliseconds drain_timeout{30'000};
+    std::chrono::milliseconds request_timeout{0};  ///< 0: none
+    std::int64_t store_bytes = 64 << 20;           ///< 0: nothing is stored
+    std::chrono::milliseconds store_age{3'600'000};
     std::filesystem::path api_keys_file;  ///< empty: no authentication, loopback only
     std::vector<std::string> allowed_origins;
 };

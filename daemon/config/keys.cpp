@@ -73,6 +73,14 @@ constexpr Key kKeys[] = {
     {"server", "drain_timeout_ms", at<&Config::server, &Server::drain_timeout>(), "ms", 0, kDayMs, Rule::none, kLive,
      "How long running responses may go on after SIGTERM before they are ended. Too small: answers are cut off. "
      "Too large: a restart waits; keep it below the supervisor's own stop time."},
+    {"server", "request_timeout_ms", at<&Config::server, &Server::request_timeout>(), "ms", 0, kDayMs, Rule::none, kLive,
+     "Time from a request's arrival to its end, after which it is ended with an error; 0: none. Too small: long answers are cut "
+     "off. Too large: a model that never stops holds its place until the token limit."},
+    {"server", "store_bytes", at<&Config::server, &Server::store_bytes>(), "bytes", 0, 1024 * kMiB, Rule::none, kAtStart,
+     "Memory for responses that outlive their connection, so that previous_response_id and item references find them; 0: none do. "
+     "Too small: clients that rely on it get previous_response_not_found. Too large: that much memory."},
+    {"server", "store_age_ms", at<&Config::server, &Server::store_age>(), "ms", 1000, 30 * kDayMs, Rule::none, kAtStart,
+     "How long such a response is kept. Too small: pauses in a conversation lose it. Too large: what users said stays in memory."},
     {"server", "api_keys_file", at<&Config::server, &Server::api_keys_file>(), "", 0, 0, Rule::none, kLive,
      "File with one API key a line. Empty: no key is asked for, and only loopback addresses may be listened on."},
     {"server", "allowed_origins", at<&Config::server, &Server::allowed_origins>(), "", 0, 0, Rule::origin, kLive,

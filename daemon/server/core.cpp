@@ -18,7 +18,8 @@ Core::Core(Options opts, boost::asio::io_context& context, base::EngineLink& lin
       registry{metrics_registry},
       metrics{metrics_registry},
       dispatcher{link, metrics},
-      helper{context, options.helper} {}
+      helper{context, options.helper},
+      store{options.limits.max_store_bytes, options.limits.max_store_age} {}
 
 void Core::set_model(ModelCard card, std::shared_ptr<const TextCodec> codec) {
     registry.set_model(card.id);
@@ -68,6 +69,7 @@ ParseContext Core::parse_context(const Model& model, bool is_http) const {
             .strict = options.strict_parameters,
             .reject_hosted_tools = options.reject_hosted_tools,
             .is_http = is_http,
+            .has_store = store.is_on(),
             .max_choices = options.limits.max_choices,
             .max_prompts = options.limits.max_prompts,
             .sampling = options.sampling};

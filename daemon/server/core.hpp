@@ -8,6 +8,7 @@
 #include "daemon/server/options.hpp"
 #include "daemon/server/protocol/error.hpp"
 #include "daemon/server/protocol/response_request.hpp"
+#include "daemon/server/session/response_store.hpp"
 #include "daemon/server/text_codec.hpp"
 
 #include <cstdint>
@@ -51,6 +52,7 @@ struct Core {
     metrics::Server metrics;
     Dispatcher dispatcher;
     Helper helper;
+    ResponseStore store;
     std::uint64_t next_client = 1;  ///< names connections, for fairness between them
 
 private:

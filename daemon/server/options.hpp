@@ -27,6 +27,7 @@ struct Limits {
     milliseconds ws_idle_timeout{60'000};  ///< no byte, pongs included; pings go out at half of it
     milliseconds close_timeout{5'000};     ///< wait for the peer's close frame
     milliseconds max_connection_age{3'600'000};
+    milliseconds request_timeout{0};  ///< from a request's arrival to its end; 0: none
 
     // What waits for one connection's socket:
     std::size_t send_high_bytes = 64U << 10U;     ///< above: further text joins deltas that wait
@@ -40,6 +41,8 @@ struct Limits {
     std::size_t max_waiting = 64;    ///< response.create messages behind them
     std::size_t max_waiting_bytes = 32U << 20U;
     std::size_t max_history_bytes = 64U << 20U;  ///< responses kept for continuation
+    std::size_t max_store_bytes = 0;  ///< responses that outlive their connection; 0: none
+    milliseconds max_store_age{3'600'000};
     std::size_t max_bad_messages = 100;          ///< in 10 s; then close 1008
 
     std::int32_t max_choices = 8;                ///< `n`
@@ -81,7 +84,6 @@ struct Options {
     bool websocket = true;
     bool strict_parameters = false;    ///< unknown fields and duplicate keys are refused
     bool reject_hosted_tools = false;  ///< tools that are not functions: refuse instead of drop
-    bool store = false;                ///< responses outlive their connection (not available yet)
     Limits limits;
     HelperLimits helper;
     base::Sampling sampling;  ///< what a request gets for the fields it leaves out

@@ -183,6 +183,18 @@ void WsClient::send_binary(std::string_view bytes) {
     impl_->ws.write(asio::buffer(bytes.data(), bytes.size()), ignored);
 }
 
+void WsClient::ping() {
+    beast::error_code ignored;
+    impl_->ws.ping({}, ignored);
+}
+
+void WsClient::on_pong(std::function<void()> call) {
+    impl_->ws.control_callback(
+        [call = std::move(call)](beast::websocket::frame_type kind, beast::string_view) {
+            if (kind == beast::websocket::frame_type::pong) call();
+        });
+}
+
 std::optional<std::string> WsClient::receive() {
     beast::flat_buffer buffer;
     beast::error_code ec;

@@ -3,6 +3,7 @@
 #include <boost/json/object.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -68,6 +69,9 @@ public:
 
     void send(std::string_view text);
     void send_binary(std::string_view bytes);
+    void ping();
+    /// Called for each pong, while something is received.
+    void on_pong(std::function<void()> call);
     /// The next message, or nothing when the connection has ended.
     std::optional<std::string> receive();
     /// The next message as JSON; an empty object when the connection has ended.

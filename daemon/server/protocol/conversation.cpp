@@ -158,8 +158,7 @@ bool check_item(const json::object& item, const std::string& at, FieldReader& re
         const json::value* content = find(item, "content");
         return content == nullptr || check_content(*content, at + ".content", reader);
     }
-    if (type == "item_reference")
-        return reader.fail(invalid_value(at, "The referenced item is not stored here."));
+    if (type == "item_reference") return require_string(item, "id", at, reader);
     if (contains(kOtherItems, type)) {
         return reader.fail(
             invalid_request("unsupported_value", at + ".type",
@@ -177,6 +176,19 @@ bool check_items(const json::array& items, std::string_view param, FieldReader& 
         if (item == nullptr || !check_item(*item, at, reader)) return false;
     }
     return true;
+}
+
+std::optional<ApiError> resolve_references(
+    json::array& items,
+    const std::function<const json::value*(std::string_view id)>& find_item) {
+    for (std::size_t i = 0; i < items.size(); ++i) {
+        if (type_of(items[i].get_object()) != "item_reference") continue;
+        const json::value* found = find_item(string_or(items[i].get_object(), "id"));
+        if (found == nullptr)
+            return invalid_value(indexed("input", i), "The referenced item is not stored here.");
+        items[i] = json::value(*found);
+    }
+    return std::nullopt;
 }
 
 std::optional<ApiError> check_call_pairs(const json::array& context) {

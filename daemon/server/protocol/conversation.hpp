@@ -7,6 +7,7 @@
 #include <boost/json/value.hpp>
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,13 @@ namespace server {
 /// fields, text parts only.
 /// @param param  where the list stands, for the messages: "input"
 bool check_items(const boost::json::array& items, std::string_view param, FieldReader& reader);
+
+/// Puts what was said before in the place of references to it.
+/// @param items      checked; changed
+/// @param find_item  null for ids that are not known
+[[nodiscard]] std::optional<ApiError> resolve_references(
+    boost::json::array& items,
+    const std::function<const boost::json::value*(std::string_view id)>& find_item);
 
 /// Whether every function call of a whole context is answered before the next user message, and
 /// every output belongs to a call.

@@ -56,6 +56,12 @@ ApiError context_length_exceeded(std::size_t prompt_tokens, int context_length,
                                std::to_string(context_length) + ", output included.");
 }
 
+ApiError previous_not_found(std::string_view id) {
+    return invalid_request(
+        "previous_response_not_found", "previous_response_id",
+        "Previous response with id '" + std::string{id.substr(0, 128)} + "' not found.");
+}
+
 ApiError not_ready(std::string_view reason) {
     return server_error(503, "model_not_ready",
                         "No passing assay for the loaded model: " + std::string{reason} + ".", 5);

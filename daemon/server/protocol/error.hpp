@@ -34,6 +34,7 @@ using Parsed = boost::system::result<T, ApiError>;
 [[nodiscard]] ApiError model_not_found(std::string_view model);
 [[nodiscard]] ApiError context_length_exceeded(std::size_t prompt_tokens, int context_length,
                                                std::string_view param);
+[[nodiscard]] ApiError previous_not_found(std::string_view id);
 [[nodiscard]] ApiError not_ready(std::string_view reason);
 [[nodiscard]] ApiError draining();
 /// 500: the fault is ours; the words are in the log.

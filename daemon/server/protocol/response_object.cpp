@@ -44,7 +44,7 @@ json::object static_fields(const ResponseRequest& request, std::string_view fing
     out["reasoning"] = member("reasoning", json::object{{"effort", nullptr}, {"summary", nullptr}});
     out["safety_identifier"] = member("safety_identifier", nullptr);
     out["service_tier"] = "default";
-    out["store"] = false;
+    out["store"] = request.store;
     out["temperature"] = tidy(request.params.sampling.temperature);
     out["text"] = member(
         "text", json::object{{"format", json::object{{"type", "text"}}}, {"verbosity", "medium"}});

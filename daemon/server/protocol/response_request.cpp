@@ -271,6 +271,7 @@ Parsed<ResponseRequest> parse_response_request(const json::object& message,
                                                const ParseContext& context) {
     Request request;
     request.params.sampling = context.sampling;
+    request.store = true;
     Reader reader;
     const auto unknown = [&](std::string_view name, const Value& value) {
         if (read_generation_param(name, value, context.vocab_size, request.params, reader))
@@ -286,6 +287,7 @@ Parsed<ResponseRequest> parse_response_request(const json::object& message,
                          check_required(request, reader) &&
                          check_generation_params(request.params, reader);
     if (!is_fine) return reader.take_error();
+    request.store = request.store && context.has_store;
     return request;
 }
 

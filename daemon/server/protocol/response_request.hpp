@@ -18,6 +18,7 @@ struct ParseContext {
     bool strict = false;  ///< unknown fields are refused
     bool reject_hosted_tools = false;
     bool is_http = false;  ///< no type, stream_id, generate; stream counts
+    bool has_store = false;  ///< responses can outlive their connection
     std::int32_t max_choices = 8;
     std::size_t max_prompts = 64;
     base::Sampling sampling;  ///< for the fields that a request leaves out
@@ -30,7 +31,7 @@ struct ResponseRequest {
     std::string instructions;
     std::string previous_response_id;
     std::string stream_id;  ///< "": the default lane
-    bool store = true;
+    bool store = false;  ///< the response outlives its connection: asked for, and possible
     bool generate = true;
     bool stream = false;  ///< HTTP only
     GenerationParams params;

@@ -68,6 +68,7 @@ Route find_route(std::string_view path) {
     if (path == kModels || (path.starts_with(kModels) && path[kModels.size()] == '/'))
         return Route::models;
     if (path == "/v1/responses") return Route::responses;
+    if (path.starts_with(kStored)) return Route::stored_response;
     if (path == "/v1/completions") return Route::completions;
     if (path == "/v1/chat/completions") return Route::chat_completions;
     if (path == "/tokenize") return Route::tokenize;
@@ -85,6 +86,7 @@ bool needs_key(Route route, bool metrics_need_key) {
             return metrics_need_key;
         case Route::models:
         case Route::responses:
+        case Route::stored_response:
         case Route::completions:
         case Route::chat_completions:
         case Route::tokenize:
@@ -104,6 +106,8 @@ std::string_view allowed_methods(Route route) {
             return "GET, HEAD";
         case Route::responses:
             return "GET, POST";
+        case Route::stored_response:
+            return "GET, DELETE";
         case Route::completions:
         case Route::chat_completions:
         case Route::tokenize:
@@ -127,7 +131,11 @@ std::shared_ptr<HttpJob> serve_request(Core& core, Route route, HttpRequest requ
         error.status = 404;
         return answer(error_reply(error));
     }
-    if (is_read_route ? !is_read : request.method != "POST") {
+    const bool is_allowed = route == Route::stored_response
+                                ? request.method == "GET" || request.method == "DELETE"
+                            : is_read_route ? is_read
+                                            : request.method == "POST";
+    if (!is_allowed) {
         ApiError error =
             invalid_request("method_not_allowed", "",
                             "This path does not take " + request.method.substr(0, 16) + ".");
@@ -145,6 +153,8 @@ std::shared_ptr<HttpJob> serve_request(Core& core, Route route, HttpRequest requ
             return answer(metrics_text(core));
         case Route::models:
             return answer(models(core, request.path));
+        case Route::stored_response:
+            return serve_stored_response(core, request, exchange);
         case Route::none:
         case Route::responses:
         case Route::completions:

@@ -18,6 +18,7 @@ enum class Route : std::uint8_t {
     metrics,
     models,     // the list, and one model below it
     responses,  // POST, and GET for the WebSocket upgrade
+    stored_response,  // one response, below that
     completions,
     chat_completions,
     tokenize,

@@ -15,12 +15,6 @@ namespace {
 
 constexpr auto kBadMessageWindow = std::chrono::seconds{10};
 
-ApiError previous_not_found(std::string_view id) {
-    return invalid_request(
-        "previous_response_not_found", "previous_response_id",
-        "Previous response with id '" + std::string{id.substr(0, 128)} + "' not found.");
-}
-
 ApiError stream_limit(std::size_t max_lanes) {
     return invalid_request("websocket_stream_limit_reached", "stream_id",
                            "This connection already uses " + std::to_string(max_lanes) +
@@ -71,12 +65,13 @@ std::string_view lane_of(const json::object& message) {
 }  // namespace
 
 Channel::Channel(Core& core, Outbox& outbox, Flow& flow, std::uint64_t client, std::string log_id,
-                 std::function<void()> wake)
+                 std::string owner, std::function<void()> wake)
     : core_{core},
       outbox_{outbox},
       flow_{flow},
       client_{client},
       log_id_{std::move(log_id)},
+      owner_{std::move(owner)},
       wake_{std::move(wake)} {}
 
 Channel::~Channel() {
@@ -178,13 +173,19 @@ void Channel::start(Waiting waiting) {
     if (!waiting.request) return refuse(waiting.request.error());
     ResponseRequest& request = *waiting.request;
     json::array context;
-    std::shared_ptr<const History> parent;
+    std::shared_ptr<const PastResponse> parent;
     if (!request.previous_response_id.empty()) {
         parent = waiting.parent ? waiting.parent : find_history(request.previous_response_id);
         if (parent == nullptr) return refuse(previous_not_found(request.previous_response_id));
         context = parent->items;
     }
     if (request.input) {
+        const auto find_item = [&](std::string_view id) -> const json::value* {
+            for (const json::value& item : context)
+                if (string_member(item.get_object(), "id") == id) return &item;
+            return core_.store.find_item(id, owner_, base::Clock::now());
+        };
+        if (const auto error = resolve_references(*request.input, find_item)) return refuse(*error);
         for (json::value& item : *request.input) context.push_back(std::move(item));
         request.input.reset();
     }
@@ -198,7 +199,7 @@ void Channel::start(Waiting waiting) {
         return refuse(*error);
     }
     const TurnOrigin origin{client_, waiting.received, metrics::Transport::ws, log_id_,
-                            &flow_};
+                            &flow_, owner_};
     lane.parent = std::move(parent);
     lane.turn = std::make_shared<ResponseTurn>(core_, core_.model(), std::move(request),
                                                std::move(context), lane, origin);
@@ -226,10 +227,7 @@ void Channel::end(Lane& lane, ResponseTurn& turn, bool is_success) {
 }
 
 void Channel::remember(Lane& lane, const ResponseTurn& turn) {
-    auto history = std::make_shared<History>();
-    history->response_id = turn.response_id();
-    history->items = turn.history();
-    history->bytes = memory_of(history->items);
+    auto history = turn.past();
     if (lane.history != nullptr) {
         history_bytes_ -= lane.history->bytes;
         recently_used_.remove(&lane);
@@ -246,11 +244,11 @@ void Channel::remember(Lane& lane, const ResponseTurn& turn) {
     }
 }
 
-std::shared_ptr<const Channel::History> Channel::find_history(std::string_view response_id) const {
+std::shared_ptr<const PastResponse> Channel::find_history(std::string_view response_id) const {
     for (const auto& [id, lane] : lanes_)
-        if (lane.history != nullptr && lane.history->response_id == response_id)
+        if (lane.history != nullptr && lane.history->id == response_id)
             return lane.history;
-    return nullptr;
+    return core_.store.find(response_id, owner_, base::Clock::now());
 }
 
 void Channel::on_cancel(const json::object& message) {
@@ -297,7 +295,7 @@ void Channel::on_steer(const json::object& message) {
             text = "This server does not support steering.";
             number = lane.turn->take_sequence_number();
             stream_id = id;
-        } else if (lane.history != nullptr && lane.history->response_id == target) {
+        } else if (lane.history != nullptr && lane.history->id == target) {
             code = "response_already_completed";
             text = "This response has already ended.";
             number = lane.next_number++;

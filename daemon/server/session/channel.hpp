@@ -31,9 +31,10 @@ class Channel {
 public:
     /// @param outbox  where events go
     /// @param flow    the outbox's
+    /// @param owner   label of the client's key
     /// @param wake    tells the writer that there is something new, or to end (is_finished)
     Channel(Core& core, Outbox& outbox, Flow& flow, std::uint64_t client, std::string log_id,
-            std::function<void()> wake);
+            std::string owner, std::function<void()> wake);
     ~Channel();
     Channel(const Channel&) = delete;
     Channel& operator=(const Channel&) = delete;
@@ -56,13 +57,6 @@ public:
     [[nodiscard]] bool is_abusive() const { return is_abusive_; }
 
 private:
-    /// What the client may continue from: the items up to and including the answer.
-    struct History {
-        std::string response_id;
-        boost::json::array items;
-        std::size_t bytes = 0;  // estimate
-    };
-
     class Lane final : public EventSink {
     public:
         Lane(Channel& channel, std::string id) : channel_{channel}, id_{std::move(id)} {}
@@ -72,8 +66,8 @@ private:
         void done(ResponseTurn& ended, bool is_success) override;
 
         std::shared_ptr<ResponseTurn> turn;      // running; weakly held by the helper thread
-        std::shared_ptr<const History> history;  // held with requests that wait to continue it
-        std::shared_ptr<const History> parent;   // what `turn` continues
+        std::shared_ptr<const PastResponse> history;  // held with requests that wait to continue it
+        std::shared_ptr<const PastResponse> parent;   // what `turn` continues
         int next_number = 0;  // of an event that is still written into the stream of `history`
         std::size_t num_waiting = 0;
         [[nodiscard]] const std::string& id() const { return id_; }
@@ -86,7 +80,7 @@ private:
     struct Waiting {
         Lane* lane;
         Parsed<ResponseRequest> request;
-        std::shared_ptr<const History> parent;  // pinned when it was there on arrival
+        std::shared_ptr<const PastResponse> parent;  // pinned when it was there on arrival
         base::Clock::time_point received;
         std::size_t bytes;
     };
@@ -100,7 +94,7 @@ private:
     void end(Lane& lane, ResponseTurn& turn, bool is_success);
     void remember(Lane& lane, const ResponseTurn& turn);
 
-    [[nodiscard]] std::shared_ptr<const History> find_history(std::string_view response_id) const;
+    [[nodiscard]] std::shared_ptr<const PastResponse> find_history(std::string_view response_id) const;
     void send_error(const ApiError& error, std::string_view stream_id);
     Outbox::Serial push(EventText event);
     void count_bad_message();
@@ -110,6 +104,7 @@ private:
     Flow& flow_;
     std::uint64_t client_;
     std::string log_id_;
+    std::string owner_;
     std::function<void()> wake_;
     std::map<std::string, Lane, std::less<>> lanes_;  // nodes stay where they are
     std::list<Lane*> recently_used_;                  // lanes with a history, oldest first

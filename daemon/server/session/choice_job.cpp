@@ -86,6 +86,7 @@ base::Result<void> ChoiceJob::submit(Choice& choice) {
     request.client = client_;
     // Time limits count from when a choice had its turn: only the first ones have it at once.
     request.received = num_ended_ == 0 && !has_begun_ ? received_ : base::Clock::now();
+    request.deadline = deadline_of(core_, received_);
     // A seed names one text; further choices are other texts.
     if (params_.seed)
         request.sampling.seed += static_cast<std::uint64_t>(choice.index % setup_.n);

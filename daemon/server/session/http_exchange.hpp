@@ -23,7 +23,8 @@ struct HttpRequest {
     std::string method;
     std::string path;  ///< without query, percent signs as they came
     std::string body;
-    std::string log_id;  ///< also x-request-id
+    std::string log_id;     ///< also x-request-id
+    std::string key_label;  ///< "" without keys
     std::uint64_t client = 0;
     base::Clock::time_point received{};
 };

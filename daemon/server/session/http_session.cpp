@@ -298,6 +298,7 @@ asio::awaitable<bool> HttpSession::serve_one() {
     request.body = std::move(parser.get().body());
     bytes_in_ = request.body.size();
     request.log_id = log_id_;
+    request.key_label = key_label_;
     request.client = client_;
     request.received = received_;
     co_return co_await answer(header, std::move(request), route);

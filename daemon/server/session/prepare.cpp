@@ -151,6 +151,11 @@ Parsed<EncodedPrompt> encode_prompt(const Model& model, metrics::Server& metrics
     return EncodedPrompt{std::move(ids), {}};
 }
 
+base::Clock::time_point deadline_of(const Core& core, base::Clock::time_point received) {
+    const milliseconds timeout = core.options.limits.request_timeout;
+    return timeout.count() > 0 ? received + timeout : base::Clock::time_point::max();
+}
+
 std::int32_t default_max_tokens(const Model& model, std::size_t prompt_tokens,
                                 std::int32_t configured) {
     const auto rest = model.card.context_length - static_cast<std::int32_t>(prompt_tokens);

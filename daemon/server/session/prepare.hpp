@@ -66,6 +66,10 @@ struct EncodedPrompt {
 [[nodiscard]] base::Request make_request(const Model& model, const GenerationParams& params,
                                          std::vector<std::int32_t> prompt, std::int32_t max_tokens);
 
+/// When a request that arrived then is over, done or not.
+[[nodiscard]] base::Clock::time_point deadline_of(const Core& core,
+                                                  base::Clock::time_point received);
+
 /// The tokens that a request without a limit of its own may generate.
 [[nodiscard]] std::int32_t default_max_tokens(const Model& model, std::size_t prompt_tokens,
                                               std::int32_t configured);

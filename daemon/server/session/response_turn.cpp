@@ -2,6 +2,7 @@
 
 #include "daemon/server/core.hpp"
 #include "daemon/server/ids.hpp"
+#include "daemon/server/protocol/conversation.hpp"
 #include "daemon/server/session/prepare.hpp"
 
 #include <boost/json/value.hpp>
@@ -82,6 +83,7 @@ void ResponseTurn::begin(Parsed<EncodedPrompt> prompt) {
     base::Request request = make_request(*model_, request_.params, std::move(prompt->ids), limit);
     request.client = origin_.client;
     request.received = origin_.received;
+    request.deadline = deadline_of(core_, origin_.received);
     if (request_.want_logprobs) request.num_logprobs = request_.top_logprobs;
     reader_.emplace(prompt->shape, std::make_shared<const reply::Tools>(request_.functions));
     generation_.emplace(core_, model_->codec,
@@ -213,10 +215,9 @@ void ResponseTurn::finish(ResponseEnd end, const ApiError* error) {
     if (reader_) usage.reasoning_tokens = reader_->reasoning_tokens();
     if (end != ResponseEnd::failed) close_item(end == ResponseEnd::completed);
     const std::int64_t now = now_seconds();
-    if (origin_.transport == metrics::Transport::http)
-        final_object_ = events_.response_object(end, usage, error, now);
-    else
-        send(events_.terminal(end, usage, error, now));
+    const bool is_whole = origin_.transport == metrics::Transport::http;
+    if (is_whole || request_.store) final_object_ = events_.response_object(end, usage, error, now);
+    if (!is_whole) send(events_.terminal(end, usage, error, now));
     using metrics::Outcome;
     constexpr Outcome kOutcomes[] = {Outcome::ok, Outcome::length, Outcome::cancelled,
                                      Outcome::error};
@@ -228,10 +229,17 @@ void ResponseTurn::count(metrics::Outcome outcome) {
     core_.metrics.requests(metrics::Api::responses, origin_.transport, outcome).add();
 }
 
-json::array ResponseTurn::history() const {
-    json::array out = *context_;
-    for (json::value& item : events_.to_input(end_)) out.push_back(std::move(item));
-    return out;
+std::shared_ptr<const PastResponse> ResponseTurn::past() const {
+    auto past = std::make_shared<PastResponse>();
+    past->id = response_id();
+    past->owner = origin_.owner;
+    past->items = *context_;
+    past->num_given = past->items.size();
+    for (json::value& item : events_.to_input(end_)) past->items.push_back(std::move(item));
+    if (request_.store) past->object = final_object_;
+    past->bytes = memory_of(past->items) + past->object.size();
+    if (request_.store) core_.store.put(past, base::Clock::now());
+    return past;
 }
 
 }  // namespace server

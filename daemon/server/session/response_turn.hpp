@@ -42,6 +42,7 @@ struct TurnOrigin {
     metrics::Transport transport = metrics::Transport::ws;
     std::string log_id;  ///< of the connection or HTTP request
     Flow* flow = nullptr;  ///< of the connection, where the answer is streamed
+    std::string owner;     ///< label of the key; "" without keys
 };
 
 /// One `response.create` from the checked message to its terminal event. Thread: io.
@@ -62,12 +63,13 @@ public:
     void fail(base::Errc errc);
 
     [[nodiscard]] const std::string& response_id() const { return events_.response_id(); }
-    /// The context and what was answered. Once done.
-    [[nodiscard]] boost::json::array history() const;
+    /// What a later request may go on from; also put into the store where the request asks for that.
+    /// Once done.
+    [[nodiscard]] std::shared_ptr<const PastResponse> past() const;
     /// The number of an event that another writes into this response's stream.
     [[nodiscard]] int take_sequence_number() { return events_.take_number(); }
     [[nodiscard]] int next_sequence_number() const { return events_.next_number(); }
-    /// The final object, for HTTP without streaming. Set once done.
+    /// The final object, where it is not only an event. Set once done.
     [[nodiscard]] const std::string& final_object() const { return final_object_; }
     /// Why the response failed, or nothing. Set once done.
     [[nodiscard]] const std::optional<ApiError>& error() const { return error_; }

@@ -83,7 +83,8 @@ public:
           wake_{ws_.get_executor()},
           flow_{core.dispatcher, core.metrics, core.options.limits.send_budget_bytes},
           outbox_{core.options.limits.send_high_bytes, &flow_},
-          channel_{core, outbox_, flow_, core.next_client++, upgrade_.log_id, [this] { notify(); }},
+          channel_{core, outbox_, flow_, core.next_client++, upgrade_.log_id,
+                   upgrade_.key_label, [this] { notify(); }},
           expires_at_{began_ +
                       std::chrono::duration_cast<Clock::duration>(
                           core.options.limits.max_connection_age *

@@ -510,6 +510,87 @@ TEST(WebSocket, RefusalsOfABusyOrLeavingServerAreNoBadMessages) {
     EXPECT_EQ(client.close_code(), 1008);
 }
 
+/// The error events that are there as examples.
+TEST(WebSocket, ErrorsAreTheGoldenOnes) {
+    const auto held = [](const base::Request&) {
+        FakeEngine::Script script{{FakeCodec::kFirstWord}};
+        script.hold = true;
+        return script;
+    };
+    TestServer server{{.words = {"ok"}}};
+    {
+        WsClient client{server.port()};
+        expect_sequence("error_previous_response_not_found",
+                        client.turn(message(
+                            R"("input":"x","stream_id":"main","previous_response_id":"resp_zz")")));
+        expect_sequence("error_invalid_stream_id",
+                        client.turn(message(R"("input":"x","stream_id":"a b")")));
+        for (int i = 1; i <= 31; ++i)  // and "main"
+            client.turn(message(R"("input":"x","stream_id":"agent_)" + std::to_string(i) + '"'));
+        expect_sequence("error_stream_limit",
+                        client.turn(message(R"("input":"x","stream_id":"agent_33")")));
+        server.state.set(base::ServiceState::Phase::failed, "watch");
+        expect_sequence("error_not_ready", client.turn(kHi));
+    }
+    server::Options options;
+    options.limits.max_waiting = 0;
+    options.limits.max_connection_age = std::chrono::milliseconds{300};
+    TestServer busy{{.options = std::move(options), .words = {"ok"}, .script = held}};
+    {
+        WsClient client{busy.port()};
+        expect_sequence("error_queue_full", client.turn(kHi));
+        expect_sequence("error_connection_lifetime", {client.next()});
+    }
+    TestServer full{{.words = {"ok"}, .script = [](const base::Request&) {
+                         FakeEngine::Script script;
+                         script.refuses = true;
+                         script.error = base::Errc::queue_full;
+                         return script;
+                     }}};
+    WsClient client{full.port()};
+    expect_sequence("error_overloaded", client.turn(kHi));
+}
+
+/// Answers to pings and events are written by one writer.
+TEST(WebSocket, PingsInTheMiddleOfAStreamDisturbNothing) {
+    TestServer server{{.words = {"a"}, .script = [](const base::Request&) {
+                           return FakeEngine::Script{std::vector<std::int32_t>(
+                               2000, FakeCodec::kFirstWord)};
+                       }}};
+    WsClient client{server.port()};
+    int num_pongs = 0;
+    client.on_pong([&num_pongs] { ++num_pongs; });
+    client.send(message(R"("input":"x")"));
+    std::vector<json::object> events;
+    do {
+        for (int i = 0; i < 3; ++i) client.ping();
+        events.push_back(client.next());
+        ASSERT_FALSE(events.back().empty());
+    } while (!support::is_terminal(events.back()));
+    expect_invariants(events);
+    EXPECT_EQ(
+        events.back().at("response").at("output").at(0).at("content").at(0).at("text").as_string(),
+        std::string(2000, 'a'));
+    EXPECT_GT(num_pongs, 100);
+}
+
+TEST(WebSocket, ARequestHasATimeLimitWhereOneIsConfigured) {
+    server::Options options;
+    options.limits.request_timeout = std::chrono::seconds{30};
+    TestServer limited{{.options = std::move(options), .words = {"a"}}};
+    TestServer unlimited{{.words = {"a"}}};
+    for (TestServer* server : {&limited, &unlimited}) {
+        WsClient{server->port()}.turn(kHi);
+        support::HttpClient{server->port()}.post("/v1/completions",
+                                                 R"({"model":"demo-1b","prompt":"x"})");
+    }
+    for (const base::Request& request : limited.engine->requests())
+        EXPECT_EQ(request.deadline, request.received + std::chrono::seconds{30});
+    EXPECT_EQ(limited.engine->requests().size(), 2U);
+    for (const base::Request& request : unlimited.engine->requests())
+        EXPECT_EQ(request.deadline, base::Clock::time_point::max());
+}
+
 /// The upgrade requests and first messages of public clients, as captured.
 TEST(WebSocket, EveryCapturedHandshakeIsAccepted) {
     const json::value golden = read_golden("handshakes.json");
