@@ -4,13 +4,15 @@
 // meet, so the bits of a result depend neither on the lanes nor on how many rows there are.
 
 #include "device.hpp"
-#include "tensor_rows.hpp"
+#include "plugins/device/common/tensor_rows.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <new>
 
 namespace cpu {
+
+using namespace views;
 
 // Less than this is done by the calling thread: handing work to another costs some microseconds, in
 // which one core gets through about this many elements.

@@ -1,12 +1,12 @@
 #pragma once
 
-// Checks on tensor arguments, and walking their rows.
+// Checks on tensor arguments, and walking their rows: what the devices share.
 
 #include "cxx/plugin.hpp"
 
 #include <cstdint>
 
-namespace cpu {
+namespace views {
 
 /// A tensor seen as rows over its last dimension, in row-major order of the others.
 template <class T>
@@ -86,4 +86,4 @@ inline const float* floats(const assay_tensor* t) noexcept {
     return t == nullptr ? nullptr : static_cast<const float*>(t->data);
 }
 
-}  // namespace cpu
+}  // namespace views
