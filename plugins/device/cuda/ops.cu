@@ -1,6 +1,7 @@
 // The pointwise ops: argument checks as the cpu device has them, and kernels. All are bound by the bytes
 // they move or, with few rows, by the launch: statistics cost nothing, so they are kept in f64.
 
+#include "plugins/cuda/glu.cuh"
 #include "plugins/device/cuda/device.hpp"
 #include "plugins/device/cuda/ops.hpp"
 #include "plugins/device/cuda/rows.cuh"
@@ -205,28 +206,6 @@ assay_status rope(void*, const assay_tensor* x, const assay_tensor* cos_sin, std
 
 // ---- element by element ------------------------------------------------------------------------
 
-__device__ float sigmoid(float x) {
-    return 1.0f / (1.0f + expf(-x));
-}
-
-struct Glu {
-    std::int32_t kind;
-    float alpha, limit;
-    __device__ float operator()(float g, float u) const {
-        switch (kind) {
-            case ASSAY_GLU_SILU:
-                return g * sigmoid(g) * u;
-            case ASSAY_GLU_GELU_TANH:  // (1 + tanh z) / 2 = sigmoid(2 z), which does not cancel
-                return g * sigmoid(1.59576912f * (g + 0.044715f * g * g * g)) * u;
-            case ASSAY_GLU_SILU_CLAMP:
-                g = g > limit ? limit : g;  // a NaN stays
-                u = u < -limit ? -limit : u > limit ? limit : u;
-                return g * sigmoid(alpha * g) * (u + 1.0f);
-            default:
-                return g * u;
-        }
-    }
-};
 struct AddScaled {
     float factor;
     __device__ float operator()(float a, float b) const { return fmaf(factor, b, a); }

@@ -1,6 +1,7 @@
 #pragma once
 
-// Reading fields of stored blocks. Scalar; for the definitions. (The kernels of the SIMD tiers are
+// Reading fields of stored blocks. Scalar; for the definitions, and what is constexpr for the kernels of
+// CUDA too. (The kernels of the SIMD tiers are
 // compiled for newer processors and must not share inline functions with the rest: see README.md.)
 
 #include <bit>
@@ -56,12 +57,12 @@ template <class T>
 }
 
 /// Four bits of element e where the low nibbles are the first half of a group of 32.
-[[nodiscard]] inline int split_nibble(const std::uint8_t* qs, int e) noexcept {
+[[nodiscard]] constexpr int split_nibble(const std::uint8_t* qs, int e) noexcept {
     return (qs[e % 16] >> (4 * (e / 16))) & 15;
 }
 
 /// Two bits of element e of 256: byte = 32 * (e div 128) + e mod 32, shift by the group of 32.
-[[nodiscard]] inline int crumb_256(const std::uint8_t* qs, int e) noexcept {
+[[nodiscard]] constexpr int crumb_256(const std::uint8_t* qs, int e) noexcept {
     return (qs[32 * (e / 128) + e % 32] >> (2 * (e % 128 / 32))) & 3;
 }
 

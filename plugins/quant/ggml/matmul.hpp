@@ -26,7 +26,4 @@ namespace ggml {
                                     std::int64_t num_ids, const assay_tensor& out,
                                     const assay_stream& stream, assay_error* err) noexcept;
 
-/// Checks a weight alone: format, layout, shape, size of the data. OK, or a status with words.
-[[nodiscard]] assay_status check_weight(const assay_weight* w, assay_error* err) noexcept;
-
 }  // namespace ggml

@@ -5,6 +5,7 @@
 
 #include "plugins/quant/ggml/cpu.hpp"
 #include "plugins/quant/ggml/matmul.hpp"
+#include "plugins/quant/ggml/query.hpp"
 
 #include <cstring>
 #include <memory>
@@ -43,44 +44,12 @@ void destroy(void* self) {
     delete static_cast<Instance*>(self);
 }
 
-/// The first reason why `q` cannot run, or null. `why` has room for the words that need numbers.
-const char* refusal(const assay_quant_query& q, char* why, std::size_t room) {
-    const ggml::Format* format = q.format == nullptr ? nullptr : ggml::find_format(q.format);
-    if (format == nullptr) {
-        std::snprintf(why, room, "format \"%s\" is unknown", q.format == nullptr ? "" : q.format);
-        return why;
-    }
-    if (q.k < 1 || q.k % format->abi.block_cols != 0) {
-        std::snprintf(why, room, "%s: K is %lld, want a multiple of %u", q.format,
-                      static_cast<long long>(q.k), format->abi.block_cols);
-        return why;
-    }
-    if (q.op == ASSAY_Q_ROWS) {
-        if (q.y_dtype == ASSAY_F32 || q.y_dtype == ASSAY_F16 || q.y_dtype == ASSAY_BF16)
-            return nullptr;
-        return "rows: out must be f32, f16 or bf16";
-    }
-    if (q.op == ASSAY_Q_REPACK)
-        return "there is no packed layout: weights are used as they are stored";
-    if (q.op != ASSAY_Q_MATMUL && q.op != ASSAY_Q_BATCHED && q.op != ASSAY_Q_GROUPED)
-        return "the operation is unknown";
-    if (q.x_dtype != ASSAY_F32) return "x must be f32: on a CPU activations are f32";
-    if (q.y_dtype != ASSAY_F32) return "y must be f32: on a CPU activations are f32";
-    if (q.num_weights < 1 || q.num_weights > ASSAY_MAX_FUSED) return "num_weights must be 1 to 4";
-    if (q.glu < ASSAY_GLU_NONE || q.glu > ASSAY_GLU_SILU_CLAMP) return "the glu is unknown";
-    if (q.glu != ASSAY_GLU_NONE && q.num_weights != 2) return "glu needs two weights";
-    if (q.glu != ASSAY_GLU_NONE && q.op == ASSAY_Q_BATCHED) return "batched products have no glu";
-    if (q.bias && q.op == ASSAY_Q_BATCHED) return "batched products have no bias";
-    if ((q.flags & ~(ASSAY_MM_ACCUMULATE | ASSAY_MM_PRECISE | ASSAY_MM_FINE)) != 0)
-        return "flags: unknown bits";
-    if (q.op == ASSAY_Q_MATMUL && q.experts > 1)
-        return "matmul: a weight with experts; use grouped or batched";
-    return nullptr;
-}
-
 int32_t supports(void* self, const assay_quant_query* query, assay_error* why) {
     char text[200];
-    if (const char* reason = refusal(*query, text, sizeof text); reason != nullptr) {
+    const char* reason = ggml::refusal(*query, "on a CPU activations are f32", text, sizeof text);
+    if (query->op == ASSAY_Q_REPACK && reason == nullptr)
+        reason = "there is no packed layout: weights are used as they are stored";
+    if (reason != nullptr) {
         sdk::fail(why, ASSAY_UNSUPPORTED, "%s", reason);
         return ASSAY_NONE;
     }

@@ -1,6 +1,7 @@
 #include "cxx/plugin.hpp"
 #include "plugins/quant/ggml/bytes.hpp"
 #include "plugins/quant/ggml/matmul.hpp"
+#include "plugins/quant/ggml/query.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -9,19 +9,19 @@
 namespace ggml {
 
 /// Eight sign bits from seven: the last one makes the number of set bits even.
-[[nodiscard]] inline unsigned even_signs(unsigned seven) noexcept {
+[[nodiscard]] constexpr unsigned even_signs(unsigned seven) noexcept {
     return seven | (static_cast<unsigned>(std::popcount(seven)) & 1u) << 7;
 }
 
 /// Byte j of a codebook entry, negative where bit j of `signs` is set, times `scale`.
-[[nodiscard]] inline float signed_magnitude(float scale, std::uint64_t entry, int j,
+[[nodiscard]] constexpr float signed_magnitude(float scale, std::uint64_t entry, int j,
                                             unsigned signs) noexcept {
     const float value = scale * static_cast<float>(entry >> (8 * j) & 255u);
     return ((signs >> j) & 1u) != 0 ? -value : value;
 }
 
 /// Eight elements of iq1_s and iq1_m from a codebook entry of eight times the level, -1, 0 or 1.
-inline void decode_iq1(float scale, std::uint64_t entry, bool is_delta_negative,
+constexpr void decode_iq1(float scale, std::uint64_t entry, bool is_delta_negative,
                        float* out) noexcept {
     const float delta = is_delta_negative ? -0.125f : 0.125f;
     for (int j = 0; j < 8; ++j)

@@ -11,7 +11,7 @@ struct KScale {
 
 /// @param s  the 12 bytes that hold eight 6-bit scales and eight 6-bit mins
 /// @param g  group, 0..7
-[[nodiscard]] inline KScale k_scale(const std::uint8_t* s, int g) noexcept {
+[[nodiscard]] constexpr KScale k_scale(const std::uint8_t* s, int g) noexcept {
     if (g < 4) return {s[g] & 63, s[g + 4] & 63};
     return {(s[g + 4] & 15) | (s[g - 4] >> 6) << 4, (s[g + 4] >> 4) | (s[g] >> 6) << 4};
 }

@@ -1,0 +1,329 @@
+// Integer products of quantized weights with x in 8 bits: four multiply-adds an instruction, exact within
+// half a group of 32, f32 across.
+
+#include "plugins/quant/cuda-ggml/gemv.cuh"
+#include "plugins/quant/cuda-ggml/quantize.cuh"
+
+#include <cuda_fp16.h>
+
+namespace cuda_ggml {
+namespace {
+
+__device__ int dot16(const int (&a)[4], int4 b) {
+    return __dp4a(a[3], b.w, __dp4a(a[2], b.z, __dp4a(a[1], b.y, __dp4a(a[0], b.x, 0))));
+}
+__device__ float half_of(unsigned bits) {
+    return __half2float(__ushort_as_half(static_cast<unsigned short>(bits)));
+}
+__device__ int4 x16(const std::uint8_t* row, int at) {
+    return *reinterpret_cast<const int4*>(row + at);
+}
+
+struct RowPlanes {
+    const std::uint8_t* at[kMaxFields];
+    __device__ RowPlanes(const WeightView& w, std::int64_t row) {
+#pragma unroll
+        for (int p = 0; p < kMaxFields; ++p) at[p] = w.plane[p] + (w.plane[p] != nullptr ? row * w.row_bytes[p] : 0);
+    }
+};
+
+/// What a lane takes of a row at a time: 16 bytes of quants and what belongs to them. load() only loads,
+/// so that several units are under way; the constructor unpacks; dot() meets one row of x.
+template <FormatId kId>
+struct Unit;
+
+template <>
+struct Unit<FormatId::q8_0> {
+    static constexpr int kCols = 16;
+    struct Raw {
+        uint4 q;
+        unsigned d;
+    };
+    __device__ static Raw load(const RowPlanes& row, int u) {
+        return {load16(row.at[0] + 16 * u), __ldg(reinterpret_cast<const unsigned short*>(row.at[1]) + u / 2)};
+    }
+    int q[4];
+    float d;
+    __device__ Unit(const Raw& r, int)
+        : q{static_cast<int>(r.q.x), static_cast<int>(r.q.y), static_cast<int>(r.q.z), static_cast<int>(r.q.w)},
+          d{half_of(r.d)} {}
+    __device__ float dot(const std::uint8_t* x, int k, int u) const {
+        return d * meta_of(x, k)[u / 2].scale * static_cast<float>(dot16(q, x16(x, 16 * u)));
+    }
+};
+
+/// Sixteen weights of an even group of 32 (low nibbles) and sixteen of the next (high nibbles).
+/// u % 8 = 2 * (pair of groups) + half.
+struct KUnit {
+    static constexpr int kCols = 32;
+    int low[4], high[4];
+    int scale[2], min[2];
+    float d, dmin;
+
+    /// @param head  the first 16 bytes of a q4_k or q5_k block
+    __device__ void set_scales(uint4 head, int u) {
+        const int pair = u % 8 / 2, shift = 16 * (pair & 1);
+        const unsigned a = head.y >> shift, b = head.z >> shift, c = head.w >> shift;
+        const unsigned s = pair < 2 ? a & 0x3f3fu : (c & 0x0f0fu) | ((a >> 2) & 0x3030u);
+        const unsigned m = pair < 2 ? b & 0x3f3fu : ((c >> 4) & 0x0f0fu) | ((b >> 2) & 0x3030u);
+        scale[0] = static_cast<int>(s & 255u);
+        scale[1] = static_cast<int>(s >> 8 & 255u);
+        min[0] = static_cast<int>(m & 255u);
+        min[1] = static_cast<int>(m >> 8 & 255u);
+        d = half_of(head.x & 0xffffu);
+        dmin = half_of(head.x >> 16);
+    }
+    __device__ float dot(const std::uint8_t* x, int k, int u) const {
+        const int half = u % 2, first = u / 2 * 2 * kGroup + 16 * half;
+        // The metas of both groups lie side by side.
+        const int4 metas = *reinterpret_cast<const int4*>(meta_of(x, k) + u / 2 * 2);
+        const int i0 = dot16(low, x16(x, first)), i1 = dot16(high, x16(x, first + kGroup));
+        const int sum0 = half != 0 ? metas.y >> 16 : static_cast<int>(static_cast<std::int16_t>(metas.y));
+        const int sum1 = half != 0 ? metas.w >> 16 : static_cast<int>(static_cast<std::int16_t>(metas.w));
+        const float part0 = d * static_cast<float>(scale[0] * i0) - dmin * static_cast<float>(min[0] * sum0);
+        const float part1 = d * static_cast<float>(scale[1] * i1) - dmin * static_cast<float>(min[1] * sum1);
+        return __int_as_float(metas.x) * part0 + __int_as_float(metas.z) * part1;
+    }
+};
+
+template <>
+struct Unit<FormatId::q4_k> : KUnit {
+    struct Raw {
+        uint4 q, head;
+    };
+    __device__ static Raw load(const RowPlanes& row, int u) {
+        const std::uint8_t* block = row.at[0] + u / 8 * 144;
+        return {load16(block + 16 + u % 8 * 16), __ldg(reinterpret_cast<const uint4*>(block))};
+    }
+    __device__ Unit(const Raw& r, int u) {
+        const unsigned q[4] = {r.q.x, r.q.y, r.q.z, r.q.w};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            low[i] = static_cast<int>(q[i] & 0x0f0f0f0fu);
+            high[i] = static_cast<int>(q[i] >> 4 & 0x0f0f0f0fu);
+        }
+        set_scales(r.head, u);
+    }
+};
+
+template <>
+struct Unit<FormatId::q5_k> : KUnit {
+    struct Raw {
+        uint4 q, head, fifth;
+    };
+    __device__ static Raw load(const RowPlanes& row, int u) {
+        const std::uint8_t* block = row.at[0] + u / 8 * 176;
+        return {load16(block + 48 + u % 8 * 16), __ldg(reinterpret_cast<const uint4*>(block)),
+                __ldg(reinterpret_cast<const uint4*>(block + 16 + u % 2 * 16))};
+    }
+    __device__ Unit(const Raw& r, int u) {
+        const unsigned q[4] = {r.q.x, r.q.y, r.q.z, r.q.w};
+        const unsigned h[4] = {r.fifth.x, r.fifth.y, r.fifth.z, r.fifth.w};
+        const int bit = u % 8 / 2 * 2;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            low[i] = static_cast<int>((q[i] & 0x0f0f0f0fu) | (h[i] >> bit & 0x01010101u) << 4);
+            high[i] = static_cast<int>((q[i] >> 4 & 0x0f0f0f0fu) | (h[i] >> (bit + 1) & 0x01010101u) << 4);
+        }
+        set_scales(r.head, u);
+    }
+};
+
+/// u % 8 = 4 * (half of the block) + 2 * (odd group) + half: low nibbles are of one group of 32, high
+/// ones of the next but one. Scales are one a half group.
+template <>
+struct Unit<FormatId::q6_k> {
+    static constexpr int kCols = 32;
+    struct Raw {
+        uint4 q, high;
+        unsigned scales, d;
+    };
+    __device__ static Raw load(const RowPlanes& row, int u) {
+        const int block = u / 8, half = u % 8 / 4, part = u % 2;
+        const auto* scales = reinterpret_cast<const signed char*>(row.at[2]) + block * 16 + first_scale(u);
+        return {load16(row.at[0] + 16 * static_cast<std::int64_t>(u)),
+                __ldg(reinterpret_cast<const uint4*>(row.at[1] + block * 64 + 32 * half + 16 * part)),
+                static_cast<unsigned>(__ldg(scales) & 255) | static_cast<unsigned>(__ldg(scales + 4) & 255) << 8,
+                __ldg(reinterpret_cast<const unsigned short*>(row.at[3]) + block)};
+    }
+    __device__ static int first_scale(int u) { return u % 8 / 4 * 8 + u % 4 / 2 * 2 + u % 2; }
+
+    int low[4], high[4];
+    int scale[2];
+    float d;
+    __device__ Unit(const Raw& r, int u) {
+        const unsigned q[4] = {r.q.x, r.q.y, r.q.z, r.q.w};
+        const unsigned h[4] = {r.high.x, r.high.y, r.high.z, r.high.w};
+        const int shift = u % 4 / 2 * 2;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            low[i] = static_cast<int>((q[i] & 0x0f0f0f0fu) | (h[i] >> shift & 0x03030303u) << 4);
+            high[i] = static_cast<int>((q[i] >> 4 & 0x0f0f0f0fu) | (h[i] >> (shift + 4) & 0x03030303u) << 4);
+        }
+        scale[0] = static_cast<signed char>(r.scales & 255u);
+        scale[1] = static_cast<signed char>(r.scales >> 8);
+        d = half_of(r.d);
+    }
+    __device__ float dot(const std::uint8_t* x, int k, int u) const {
+        const int group = u / 8 * 8 + u % 8 / 4 * 4 + u % 4 / 2, half = u % 2;
+        const GroupMeta m0 = meta_of(x, k)[group], m1 = meta_of(x, k)[group + 2];
+        const int i0 = dot16(low, x16(x, group * kGroup + 16 * half)) - 32 * m0.sum[half];
+        const int i1 = dot16(high, x16(x, (group + 2) * kGroup + 16 * half)) - 32 * m1.sum[half];
+        return d * (m0.scale * static_cast<float>(scale[0] * i0) + m1.scale * static_cast<float>(scale[1] * i1));
+    }
+};
+
+// ---- the kernel ----------------------------------------------------------------------------------
+
+constexpr bool is_staged(int num_x) {  // the block quantizes x itself, into shared memory
+    return num_x <= 2;
+}
+constexpr int threads_of(int num_x) {
+    return is_staged(num_x) ? 512 : 256;
+}
+
+/// @tparam kX  rows of quantized x that meet each weight: slots times planes
+template <FormatId kId, int kX>
+__global__ void __launch_bounds__(threads_of(kX), 2)
+    int_gemv_kernel(const __grid_constant__ GemvArgs a) {
+    extern __shared__ __align__(16) std::uint8_t staged[];
+    constexpr int kThreads = threads_of(kX), kWarps = kThreads / 32;
+    const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
+    const std::int32_t first_pair = static_cast<std::int32_t>(blockIdx.x) * kWarps + thread / 32;
+    prefetch_first(a, first_pair, lane);
+    cuda::wait_for_inputs();
+    cuda::let_next_start();
+    const Segment segment = segment_of(a);
+    if (segment.count <= 0) return;
+    const std::int64_t row_bytes = quantized_bytes(a.k);
+
+    const std::uint8_t* x[kX];
+    unsigned bad_slots = 0;
+    if constexpr (is_staged(kX)) {
+        for (int t = 0; t * a.planes < kX; ++t) {
+            const std::int32_t row = x_row_of(a, segment.first + min(t, segment.count - 1));
+            quantize_row(row < 0 ? nullptr : x_of(a, row, segment.expert), a.k, a.planes,
+                         staged + t * a.planes * row_bytes, thread, kThreads);
+        }
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < kX; ++i) x[i] = staged + i * row_bytes;
+    } else {
+#pragma unroll
+        for (int i = 0; i < kX; ++i) {
+            const int t = i / a.planes;
+            const std::int32_t slot = segment.first + min(t, segment.count - 1);
+            std::int32_t row = x_row_of(a, slot);
+            if (row < 0) bad_slots |= 1u << t;
+            row = a.is_quantized_by_slot ? slot : max(row, 0);
+            const std::int64_t at = a.op == ASSAY_Q_BATCHED ? static_cast<std::int64_t>(row) * a.num_experts + segment.expert : row;
+            x[i] = a.quantized + (at * a.planes + i % a.planes) * row_bytes;
+        }
+    }
+
+    const bool is_glu = a.glu.kind != ASSAY_GLU_NONE;
+    const std::int32_t pairs = num_pairs(a), num_units = a.k / Unit<kId>::kCols;
+    for (std::int32_t pair = first_pair; pair < pairs; pair += static_cast<std::int32_t>(gridDim.x) * kWarps) {
+        const RowPair rows = pair_of(a, pair);
+        const GemvOutput &out0 = a.out[rows.i], &out1 = a.out[is_glu ? 1 : rows.i];
+        const std::int64_t base0 = static_cast<std::int64_t>(segment.expert) * out0.rows;
+        const std::int64_t base1 = static_cast<std::int64_t>(segment.expert) * out1.rows;
+        const RowPlanes row0{out0.w, base0 + rows.row[0]};
+        const RowPlanes row1{out1.w, base1 + (rows.row[1] >= 0 ? rows.row[1] : rows.row[0])};
+        float sum[kX][2] = {};
+#pragma unroll 2
+        for (std::int32_t u = lane; u < num_units; u += 32) {
+            const auto raw0 = Unit<kId>::load(row0, u), raw1 = Unit<kId>::load(row1, u);
+            const Unit<kId> w0{raw0, u}, w1{raw1, u};
+#pragma unroll
+            for (int i = 0; i < kX; ++i) {
+                sum[i][0] += w0.dot(x[i], a.k, u);
+                sum[i][1] += w1.dot(x[i], a.k, u);
+            }
+        }
+        float mine[2] = {0, 0};  // of the slot that this lane writes
+#pragma unroll
+        for (int i = 0; i < kX; ++i) {
+            const int t = a.planes == 2 ? i / 2 : i;
+#pragma unroll
+            for (int r = 0; r < 2; ++r) {
+                const float all = cuda::warp_reduce(sum[i][r], cuda::Sum{});
+                if (lane == t) mine[r] += all;
+            }
+        }
+        if (lane >= segment.count) continue;
+        if ((bad_slots >> lane & 1u) != 0) mine[0] = mine[1] = __uint_as_float(0x7fffffffu);
+        write_pair(a, rows, segment, segment.first + lane, mine[0], mine[1]);
+    }
+}
+
+template <FormatId kId, int kX>
+cudaError_t launch_as(const GemvArgs& a, const assay_stream* s) {
+    constexpr int kThreads = threads_of(kX);
+    const dim3 grid = gemv_grid(a, s->device->num_units, kThreads / 32, 2);
+    const std::size_t shared = is_staged(kX) ? kX * static_cast<std::size_t>(quantized_bytes(a.k)) : 0;
+    return cuda::launch(int_gemv_kernel<kId, kX>, grid, dim3(kThreads), shared, s, true, a);
+}
+
+template <FormatId kId>
+cudaError_t launch_format(const GemvArgs& a, const assay_stream* s) {
+    switch (a.tile * a.planes) {
+        case 1:
+            return launch_as<kId, 1>(a, s);
+        case 2:
+            return launch_as<kId, 2>(a, s);
+        case 4:
+            return launch_as<kId, 4>(a, s);
+        default:
+            return launch_as<kId, 8>(a, s);
+    }
+}
+
+__global__ void quantize_kernel(const __grid_constant__ GemvArgs a, std::uint8_t* out) {
+    cuda::wait_for_inputs();
+    cuda::let_next_start();
+    const auto at = static_cast<std::int32_t>(blockIdx.x);  // row, head
+    std::int32_t row = a.op == ASSAY_Q_BATCHED ? at / a.num_experts : at;
+    if (a.is_quantized_by_slot) row = x_row_of(a, row);
+    const float* x = row < 0 ? nullptr : x_of(a, row, at % a.num_experts);
+    quantize_row(x, a.k, a.planes, out + static_cast<std::int64_t>(at) * a.planes * quantized_bytes(a.k),
+                 static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x));
+}
+
+}  // namespace
+
+bool has_integer_kernel(const WeightView& w) {
+    switch (w.id) {
+        case FormatId::q4_k:
+        case FormatId::q5_k:
+            return !w.is_planar;
+        case FormatId::q6_k:
+        case FormatId::q8_0:
+            return w.is_planar;
+        default:
+            return false;
+    }
+}
+
+cudaError_t launch_quantize(const GemvArgs& a, std::uint8_t* out, const assay_stream* s) {
+    const std::int32_t rows = a.is_quantized_by_slot ? a.num_slots : a.num_x_rows;
+    const std::int32_t heads = a.op == ASSAY_Q_BATCHED ? a.num_experts : 1;
+    return cuda::launch(quantize_kernel, dim3(static_cast<unsigned>(rows * heads)), dim3(256), 0, s, true, a, out);
+}
+
+cudaError_t launch_integer(const GemvArgs& a, const assay_stream* s) {
+    switch (a.out[0].w.id) {
+        case FormatId::q4_k:
+            return launch_format<FormatId::q4_k>(a, s);
+        case FormatId::q5_k:
+            return launch_format<FormatId::q5_k>(a, s);
+        case FormatId::q6_k:
+            return launch_format<FormatId::q6_k>(a, s);
+        case FormatId::q8_0:
+            return launch_format<FormatId::q8_0>(a, s);
+        default:
+            return cudaErrorInvalidValue;
+    }
+}
+
+}  // namespace cuda_ggml
