@@ -197,6 +197,7 @@ void Stack::load(const config::Config& config) {
     limits.max_tokens = options_.max_tokens;
     limits.max_logit_rows = options_.max_logit_rows;
     limits.max_kv_len = context_length_;
+    limits.capture_graphs = config.engine.capture_graphs;
     runner = std::make_unique<model::Runner>(
         audit.hparams, *weights, device,
         model::AttentionBackends{prefill.get(), &decode(), resolution.plan.mixed && !decode_own}, *cache,

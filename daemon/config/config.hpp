@@ -98,6 +98,7 @@ struct Scheduler {
 
 struct Engine {
     int threads = 0;  ///< 0: all cores
+    bool capture_graphs = true;  ///< decode steps run as recorded graphs where the device has them
 };
 
 /// What a request gets for the fields that it leaves out.

@@ -156,6 +156,9 @@ constexpr Key kKeys[] = {
 
     {"engine", "threads", at<&Config::engine, &Engine::threads>(), "threads", 0, 1024, Rule::none, kAtStart,
      "Threads that compute on the CPU. 0: all cores. Too small: cores idle. Too large: threads compete, and a step waits for the slowest."},
+    {"engine", "capture_graphs", at<&Config::engine, &Engine::capture_graphs>(), "", 0, 0, Rule::none, kAtStart,
+     "Whether decode steps are recorded as graphs and launched as one, where the device can (GPUs). false: every op is launched "
+     "by itself, which is slower and gives the same results."},
 
     {"sampling", "temperature", at<&Config::sampling, &Sampling::temperature>(), "", 0, 2, Rule::none, kLive,
      "For requests that name none. 0 always takes the likeliest token; higher is more varied, and above about 1.2 often incoherent."},

@@ -68,6 +68,7 @@ public:
     }
     void set_layer(std::int64_t layer) { layer_ = layer; }
     void set_tap(Tap* tap) { tap_ = tap; }
+    [[nodiscard]] bool has_tap() const { return tap_ != nullptr; }
     void set_interceptor(Interceptor* interceptor) { interceptor_ = interceptor; }
     [[nodiscard]] bool failed() const { return failed_; }
     /// "layer 3, attention.run, plugin \"cpu-flash\": …".
@@ -120,6 +121,10 @@ public:
         void* self = device_.self();
         const assay_ops& ops = interceptor_ == nullptr ? device_.ops() : interceptor_->ops({name, layer_}, &self);
         check(name, device_.id(), call(ops, self, stream_), nullptr);
+    }
+    /// What a call of the device's other entries returned.
+    void device_call(const char* name, assay_status status, const char* words) {
+        if (!failed_) check(name, device_.id(), status, words);
     }
     void copy_bytes(const char* name, void* dst, const void* src, std::uint64_t bytes);
     void record(const char* name, Event& event) {

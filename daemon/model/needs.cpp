@@ -6,7 +6,6 @@
 #include "daemon/model/kv_b.hpp"
 
 namespace model {
-namespace {
 
 assay_quant_op op_of(Use use) {
     switch (use) {
@@ -16,6 +15,8 @@ assay_quant_op op_of(Use use) {
         default: return ASSAY_Q_ROWS;
     }
 }
+
+namespace {
 
 const char* op_word(std::int32_t op) {
     switch (op) {

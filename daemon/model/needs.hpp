@@ -8,6 +8,9 @@
 
 namespace model {
 
+/// The operation that a parameter of this use is given to.
+[[nodiscard]] assay_quant_op op_of(Use use);
+
 /// What the tensors of an audited model ask of quant plugins: one row per (op, format, shape,
 /// precision, bias, accumulation) that will be run, each labelled with the first tensor that asks for
 /// it. query.format is null: who asks sets it to the row's format. Products that share an input may

@@ -3,6 +3,7 @@
 #include "daemon/model/runner.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "cxx/plugin.hpp"
@@ -19,8 +20,34 @@ bool Runner::run(const StepPlan& plan) {
     const std::int64_t T = plan.num_tokens();
     launcher_.begin();
     num_logit_rows_ = static_cast<std::int64_t>(plan.logit_rows.size());
+    choose_shape(plan);
     upload(plan);
     make_parts(plan);
+    if (is_recordable_)
+        graphs_->run({plan.num_seqs(), max_blocks_}, launcher_, [&] { issue(T); });
+    else
+        issue(T);
+    return !launcher_.failed();
+}
+
+/// A step can be recorded when it is the same for everyone: a token of each sequence, a row of logits of
+/// each token, and nobody who looks between the ops.
+void Runner::choose_shape(const StepPlan& plan) {
+    constexpr unsigned kFewestBlocks = 16;
+    max_blocks_ = plan.max_blocks;
+    is_recordable_ = graphs_ != nullptr && !launcher_.has_tap() && plan.num_seqs() > 0 &&
+                     plan.num_decode_seqs == plan.num_seqs() && plan.num_tokens() == plan.num_seqs() &&
+                     num_logit_rows_ == plan.num_tokens();
+    if (!is_recordable_) return;
+    const std::int32_t block_size = cache_.block_size();
+    const std::int32_t most = (limits_.max_kv_len + block_size - 1) / block_size;
+    const auto needed = static_cast<unsigned>(std::max(plan.max_blocks, 1));
+    max_blocks_ = std::max(plan.max_blocks,
+                           std::min(most, static_cast<std::int32_t>(std::bit_ceil(std::max(needed, kFewestBlocks)))));
+}
+
+/// Everything between the inputs and the logits.
+void Runner::issue(std::int64_t T) {
     embed(T);
     rope_tables(T);
     for (layer_ = 0; layer_ < h_.num_layers; ++layer_) {
@@ -36,8 +63,7 @@ bool Runner::run(const StepPlan& plan) {
         launcher_.tap("layer_output", sdk::make_tensor(b_->x.data(), ASSAY_F32, T, h_.hidden_size));
     }
     launcher_.set_layer(-1);
-    head(plan);
-    return !launcher_.failed();
+    head(T);
 }
 
 assay_tensor Runner::logits() const {
@@ -57,11 +83,20 @@ void Runner::upload(const StepPlan& plan) {
     put(b.at.slots, plan.slots);
     put(b.at.cu_q, plan.cu_q);
     put(b.at.kv_len, plan.kv_len);
-    put(b.at.block_table, plan.block_table);
     put(b.at.logit_rows, plan.logit_rows);
+    upload_block_table(plan);
+    const auto entries = static_cast<std::size_t>(plan.num_seqs()) * static_cast<std::size_t>(max_blocks_);
     launcher_.copy_bytes("step inputs", b.inputs.data(), b.staging.data(),
-                         (b.at.block_table + plan.block_table.size()) * sizeof(std::int32_t));
+                         (b.at.block_table + entries) * sizeof(std::int32_t));
     launcher_.record("step inputs", inputs_read_);
+}
+
+void Runner::upload_block_table(const StepPlan& plan) {
+    const auto from = static_cast<std::ptrdiff_t>(plan.max_blocks), to = static_cast<std::ptrdiff_t>(max_blocks_);
+    std::int32_t* row = b_->host_input(b_->at.block_table);
+    auto values = plan.block_table.begin();
+    for (std::int32_t i = 0; i < plan.num_seqs(); ++i, values += from, row += to)
+        std::fill(std::copy(values, values + from, row), row + to, -1);
 }
 
 Runner::Part Runner::make_part(const StepPlan& plan, std::int32_t first, std::int32_t last,
@@ -82,10 +117,12 @@ Runner::Part Runner::make_part(const StepPlan& plan, std::int32_t first, std::in
         batch.max_q_len = std::max(batch.max_q_len, plan.cu_q[s + 1] - plan.cu_q[s]);
         batch.max_kv_len = std::max(batch.max_kv_len, plan.kv_len[s]);
     }
-    batch.max_blocks = plan.max_blocks;
+    if (is_recordable_)  // a bound for every step that the graph may serve
+        batch.max_kv_len = std::min(limits_.max_kv_len, max_blocks_ * cache_.block_size());
+    batch.max_blocks = max_blocks_;
     batch.cu_q = b.input(b.at.cu_q) + first;
     batch.kv_len = b.input(b.at.kv_len) + first;
-    batch.block_table = b.input(b.at.block_table) + static_cast<std::ptrdiff_t>(first) * plan.max_blocks;
+    batch.block_table = b.input(b.at.block_table) + static_cast<std::ptrdiff_t>(first) * max_blocks_;
     batch.slot_map = b.input(b.at.slots);
     batch.host_cu_q = b.host_input(b.at.cu_q) + first;
     batch.host_kv_len = b.host_input(b.at.kv_len) + first;
@@ -138,9 +175,9 @@ void Runner::rope_tables(std::int64_t T) {
     }
 }
 
-void Runner::head(const StepPlan& plan) {
-    if (plan.logit_rows.empty()) return;
-    const std::int64_t T = plan.num_tokens(), n = num_logit_rows_;
+void Runner::head(std::int64_t T) {
+    const std::int64_t n = num_logit_rows_;
+    if (n == 0) return;
     const assay_tensor x = sdk::make_tensor(b_->x.data(), ASSAY_F32, T, h_.hidden_size);
     const assay_tensor rows = sdk::make_tensor(b_->head_x.data(), ASSAY_F32, n, h_.hidden_size);
     launcher_.op("gather rows", [&](const assay_ops& ops, void* self, const assay_stream* s) {

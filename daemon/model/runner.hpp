@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "daemon/model/event.hpp"
+#include "daemon/model/graph_cache.hpp"
 #include "daemon/model/hparams.hpp"
 #include "daemon/model/kv_cache.hpp"
 #include "daemon/model/launcher.hpp"
@@ -23,6 +24,7 @@ struct RunnerLimits {
     std::int32_t max_tokens = 1;      ///< tokens in one step
     std::int32_t max_logit_rows = 1;  ///< rows of logits in one step
     std::int32_t max_kv_len = 1;      ///< tokens of one sequence
+    bool capture_graphs = true;       ///< decode steps run as recorded graphs where the device has them
 };
 
 /// Who computes attention. One object for both phases, or two whose layouts are equal.
@@ -37,7 +39,7 @@ struct AttentionBackends {
 /// presence of weights.
 ///
 /// Everything that it is given must outlive it. Thread: engine (construction: control). run()
-/// allocates nothing.
+/// allocates nothing, except where it records a graph.
 class Runner {
 public:
     /// Throws base::ConfigError when the device lacks an op that the model needs, or its memory
@@ -64,6 +66,8 @@ public:
     [[nodiscard]] std::uint64_t workspace_bytes() const;
     /// Which fused forms run: "gate/up: fused in 6 of 6 layers"; for the printed plan.
     [[nodiscard]] std::string fusion_text() const;
+    /// Decode steps that run as graphs by now; 0 where they run op by op.
+    [[nodiscard]] std::size_t num_graphs() const { return graphs_ ? graphs_->num_recorded() : 0; }
 
 private:
     struct Buffers;
@@ -90,13 +94,16 @@ private:
     [[nodiscard]] const std::vector<float>& rope_factors(const RopeParams& rope) const;
 
     // runner.cpp
+    void choose_shape(const StepPlan& plan);
     void upload(const StepPlan& plan);
+    void upload_block_table(const StepPlan& plan);
+    void issue(std::int64_t num_tokens);
     void make_parts(const StepPlan& plan);
     [[nodiscard]] Part make_part(const StepPlan& plan, std::int32_t first, std::int32_t last,
                                  const plugin::Attention& plugin, assay_phase phase, void* storage);
     void embed(std::int64_t num_tokens);
     void rope_tables(std::int64_t num_tokens);
-    void head(const StepPlan& plan);
+    void head(std::int64_t num_tokens);
     [[nodiscard]] const Fused& fused() const { return fused_[static_cast<std::size_t>(layer_)]; }
     [[nodiscard]] const Weight& w(Role role) const { return weights_.layer(layer_, role); }
     void rmsnorm(const char* name, const assay_tensor& x, const Weight& weight, const assay_tensor& out);
@@ -134,9 +141,14 @@ private:
     std::array<Part, 2> parts_;
     std::size_t num_parts_ = 0;
     std::int64_t num_logit_rows_ = 0;
+    /// Of the step: row length of the block table in device memory. Steps that may be recorded have a
+    /// power of two, so that few graphs serve many lengths.
+    std::int32_t max_blocks_ = 0;
+    bool is_recordable_ = false;
     std::uint64_t attention_workspace_bytes_ = 0;
     Launcher launcher_;
     Event inputs_read_;  // the device has copied the staging area
+    std::unique_ptr<GraphCache> graphs_;  // null: op by op. Last: a graph dies before what it uses
 };
 
 }  // namespace model

@@ -43,6 +43,8 @@ Runner::Runner(const Hparams& hparams, const Weights& weights, const plugin::Dev
     allocate();
     size_workspaces();
     launcher_.set_workspace(b_->quant_workspace.data(), b_->quant_workspace.bytes());
+    if (limits.capture_graphs && GraphCache::is_offered(device) && attention.decode->is_capturable(h_.attn_class))
+        graphs_ = std::make_unique<GraphCache>(device, stream);
 }
 
 Runner::~Runner() { device_.api().stream_sync(device_.self(), stream_.get(), nullptr); }

@@ -2,11 +2,14 @@
 
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "cxx/plugin.hpp"
 #include "daemon/base/error.hpp"
 #include "daemon/model/fused_tensors.hpp"
 #include "daemon/model/kv_b.hpp"
+#include "daemon/model/needs.hpp"
+#include "daemon/model/staging.hpp"
 
 namespace model {
 
@@ -28,6 +31,7 @@ struct Weights::Loader {
     const QuantLookup& quant_for;
     const std::function<void(const LoadProgress&)>& on_progress;
     LoadProgress progress;
+    std::unique_ptr<Staging> staging;  // null where the host writes device memory itself
 
     /// Everything but the bytes. [E, N, K] of a spec; missing leading dimensions are 1.
     void begin(Weight& w, const TensorSpec& spec, const FileTensor& tensor) const {
@@ -69,15 +73,17 @@ struct Weights::Loader {
             throw base::ModelError{"tensor \"" + tensor.name + "\": expected " + std::to_string(buffer.bytes()) +
                                    " bytes for " + shape_text(tensor.shape) + " " + tensor.format + ", found " +
                                    std::to_string(extent.bytes())};
-        const auto read_runs = [&](const plugin::Buffer& to) {
+        if (device.host_visible()) {
             for (std::uint64_t i = 0; i < extent.num_runs; ++i)
                 file.read(tensor, extent.offset + i * extent.stride, extent.run_bytes,
-                          to.as<char>() + i * extent.run_bytes);
-        };
-        if (device.host_visible()) return read_runs(buffer);
-        const plugin::Buffer staging = device.alloc(extent.bytes(), ASSAY_SPACE_PINNED);
-        read_runs(staging);
-        copy(buffer.data(), staging.data(), extent.bytes());
+                          buffer.as<char>() + i * extent.run_bytes);
+            return;
+        }
+        for (std::uint64_t i = 0; i < extent.num_runs; ++i)
+            staging->upload(buffer.as<char>() + i * extent.run_bytes, extent.run_bytes,
+                            [&](std::uint64_t at, std::uint64_t bytes, void* to) {
+                                file.read(tensor, extent.offset + i * extent.stride + at, bytes, to);
+                            });
     }
 
     /// Between host and device; done on return.
@@ -97,7 +103,8 @@ struct Weights::Loader {
         return buffer.data();
     }
 
-    void load_matrix(Weight& w, const Extent& extent) {
+    /// @param op  how it will be used; none: for this moment only, as it is stored
+    void load_matrix(Weight& w, const Extent& extent, std::optional<assay_quant_op> op) {
         const FileTensor& tensor = *w.tensor;
         w.quant = &quant_for(tensor.format);
         const assay_quant_format* format = w.quant->format(tensor.format);
@@ -106,8 +113,38 @@ struct Weights::Loader {
                                     "\" does not list format \"" + tensor.format + "\""};
         w.abi.format = format->id;
         w.abi.layout = ASSAY_LAYOUT_STORED;
+        const std::size_t num_buffers = out.buffers_.size();
         w.abi.data = place(tensor, extent);
         w.abi.data_bytes = extent.bytes();
+        // What was read from the file for nothing else goes away.
+        if (op && pack(w, *op) && out.buffers_.size() > num_buffers + 1)
+            out.buffers_.erase(out.buffers_.begin() + static_cast<std::ptrdiff_t>(num_buffers));
+    }
+
+    /// Rewrites a weight into the layout that its plugin wants to serve. False: it serves the stored one.
+    bool pack(Weight& w, assay_quant_op op) {
+        const assay_quant& api = w.quant->api();
+        if (api.packed_layout == nullptr || api.repack == nullptr) return false;
+        const auto check = [&](assay_status status, const assay_error& err) {
+            if (status != ASSAY_OK)
+                throw base::AssayError{"plugin \"" + w.quant->id() + "\": repacking tensor \"" + w.tensor->name +
+                                       "\": " + err.text};
+        };
+        char layout[64] = {};
+        std::uint64_t bytes = 0;
+        assay_error err = sdk::make_error();
+        check(api.packed_layout(w.quant->self(), &w.abi, op, layout, &bytes, &err), err);
+        layout[sizeof layout - 1] = '\0';
+        if (std::string_view{layout} == ASSAY_LAYOUT_STORED) return false;
+        assay_weight packed = w.abi;
+        packed.layout = out.layouts_.insert(layout).first->c_str();
+        packed.data_bytes = bytes;
+        plugin::Buffer& buffer = out.buffers_.emplace_back(device.alloc(bytes));
+        packed.data = buffer.data();
+        check(api.repack(w.quant->self(), &w.abi, &packed, buffer.data(), stream.get(), &err), err);
+        stream.sync();
+        w.abi = packed;
+        return true;
     }
 
     /// Widens any format to f32 through the quant plugin that knows it.
@@ -119,7 +156,7 @@ struct Weights::Loader {
         if (tensor.format == "f32") {
             read(tensor, extent, buffer);
         } else {
-            load_matrix(w, extent);
+            load_matrix(w, extent, std::nullopt);
             const assay_tensor rows = sdk::make_tensor(buffer.data(), ASSAY_F32, w.abi.rows, w.abi.cols);
             std::vector<std::int32_t> host_ids(static_cast<std::size_t>(w.abi.rows));
             std::iota(host_ids.begin(), host_ids.end(), 0);
@@ -149,7 +186,7 @@ struct Weights::Loader {
         if (spec.use == Use::vector)
             load_vector(w, extent);
         else
-            load_matrix(w, extent);
+            load_matrix(w, extent, op_of(spec.use));
         out.total_bytes_ += extent.bytes();
         if (spec.use == Use::matmul || spec.use == Use::batched) out.active_bytes_ += extent.bytes();
         if (spec.use == Use::grouped)
@@ -184,9 +221,10 @@ struct Weights::Loader {
                     w.abi.layout = ASSAY_LAYOUT_STORED;
                     w.abi.data = keys.data();
                     w.abi.data_bytes = keys.bytes();
+                    (void)pack(w, ASSAY_Q_BATCHED);
                 } else {
                     load_matrix(w, part_of(w, spec, {Role::attn_kv_b, hparams.qk_nope_head_dim,
-                                                     hparams.qk_nope_head_dim + hparams.v_head_dim}));
+                                                     hparams.qk_nope_head_dim + hparams.v_head_dim}), ASSAY_Q_BATCHED);
                 }
                 out.total_bytes_ += w.abi.data_bytes;
                 out.active_bytes_ += w.abi.data_bytes;
@@ -212,7 +250,8 @@ struct Weights::Loader {
 Weights::Weights(const ModelFile& file, const AuditReport& audit, const plugin::Device& device,
                  const plugin::Stream& stream, const QuantLookup& quant_for,
                  const std::function<void(const LoadProgress&)>& on_progress) {
-    Loader loader{*this, file, audit.hparams, device, stream, quant_for, on_progress, {}};
+    Loader loader{*this, file, audit.hparams, device, stream, quant_for, on_progress, {}, {}};
+    if (!device.host_visible()) loader.staging = std::make_unique<Staging>(device, stream);
     layers_.resize(static_cast<std::size_t>(audit.hparams.num_layers));
     for (const FileTensor& tensor : file.tensors()) loader.progress.bytes_total += tensor.bytes;
 

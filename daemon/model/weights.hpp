@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,8 +42,9 @@ struct LoadProgress {
     std::uint64_t bytes_done = 0, bytes_total = 0;
 };
 
-/// All weights of a model on one device, by role. Matrices keep the stored bytes: mapped where the
-/// device can read host memory and the loader can map, else read into device memory. Vectors are
+/// All weights of a model on one device, by role. Matrices keep the stored bytes, mapped where the
+/// device can read host memory and the loader can map, else read into device memory; or the layout that
+/// the quant plugin repacks them to, once. Vectors are
 /// widened to f32. What a fused tensor holds is cut into its parts: views of the mapped file, except
 /// that parts of experts, which do not lie together, are read into memory of their own.
 ///
@@ -75,6 +77,7 @@ private:
     RopeFactors rope_factors_;
     std::uint64_t active_bytes_ = 0, total_bytes_ = 0;
     std::vector<std::string> notes_;
+    std::set<std::string> layouts_;  ///< names of packed layouts, which weights point at
 };
 
 }  // namespace model

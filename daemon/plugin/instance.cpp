@@ -145,4 +145,14 @@ bool Attention::serves(int attn_class, assay_phase phase) const {
     return false;
 }
 
+bool Attention::is_capturable(int attn_class) const {
+    for (std::uint32_t i = 0; i < api_->num_caps; ++i) {
+        const assay_attn_cap& cap = *api_->caps[i];
+        if (cap.attn_class == attn_class && (cap.phases & ASSAY_DECODE) != 0 &&
+            (cap.flags & ASSAY_ATTN_CAPTURABLE) != 0)
+            return true;
+    }
+    return false;
+}
+
 }  // namespace plugin

@@ -134,6 +134,8 @@ public:
     [[nodiscard]] void* self() const { return self_; }
     /// True when the instance's capability row for the class lists the phase.
     [[nodiscard]] bool serves(int attn_class, assay_phase phase) const;
+    /// True when decode of the class can be recorded in a graph.
+    [[nodiscard]] bool is_capturable(int attn_class) const;
 
 private:
     Source source_;
