@@ -46,3 +46,27 @@ function(add_cuda_plugin name)
         add_plugin(${name} KIND ${arg_KIND} SOURCES ${arg_SOURCES} LIBRARIES cuda_options ${arg_LIBRARIES})
     endif()
 endfunction()
+
+# add_cuda_test(<name> SOURCES ... [LIBRARIES ...] [DEPENDS ...] [WITHOUT <pattern>...]): a test program whose
+# tests need a GPU and skip themselves where there is none. WITHOUT names tests of shared sources that do not
+# hold on a GPU; scripts/test-gpu reads them from <name>.filter beside the program.
+function(add_cuda_test name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES;DEPENDS;WITHOUT")
+    add_executable(${name} ${arg_SOURCES} ${PROJECT_SOURCE_DIR}/tests/support/cuda_mirror.cpp
+        ${PROJECT_SOURCE_DIR}/tests/support/cuda_main.cpp)
+    target_link_libraries(${name} PRIVATE project_options ${arg_LIBRARIES} GTest::gtest)
+    target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/sdk)
+    target_compile_definitions(${name} PRIVATE
+        ASSAY_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/golden" ASSAY_BUILD_DIR="${PROJECT_BINARY_DIR}")
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+    if(arg_DEPENDS)
+        add_dependencies(${name} ${arg_DEPENDS})
+    endif()
+    list(JOIN arg_WITHOUT ":" filter)
+    if(filter)
+        set(filter "-${filter}")
+    endif()
+    file(WRITE ${PROJECT_BINARY_DIR}/tests/${name}.filter "${filter}")
+    add_test(NAME ${name} COMMAND ${name} --gtest_filter=${filter})
+    set_tests_properties(${name} PROPERTIES LABELS "unit;cuda" TIMEOUT 300)
+endfunction()

@@ -1,10 +1,13 @@
 #pragma once
 
-// The cpu image, opened through its one symbol like any host would, and f32 matrices that notice
-// writes beyond their views.
+// The cpu image, opened through its one symbol like any host would (with TEST_CUDA: the cuda image),
+// and f32 matrices that notice writes beyond their views.
 
 #include "cxx/plugin.hpp"
 #include "tests/support/lanes.hpp"
+#if defined(TEST_CUDA)
+#include "cuda_device.hpp"
+#endif
 
 #include <gtest/gtest.h>
 
@@ -16,6 +19,8 @@
 #include <vector>
 
 namespace device_test {
+
+#if !defined(TEST_CUDA)
 
 inline const assay_module& cpu_module() {
     static const assay_module* const module = [] {
@@ -78,6 +83,8 @@ inline std::vector<std::string> runnable_tiers() {
     }
     return tiers;
 }
+
+#endif  // the device
 
 /// A NaN that no arithmetic makes: what outputs hold before a call, and guards after it too.
 inline float sentinel() {

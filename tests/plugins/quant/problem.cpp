@@ -30,11 +30,6 @@ std::vector<float> decode_without_q(const Weights& w) {
     return out;
 }
 
-/// Formats whose kernels quantize x, unless PRECISE is asked for.
-bool is_quantized(const ggml::Format& format) {
-    return format.abi.block_cols > 1;
-}
-
 double activation(std::int32_t glu, double g, double u) {
     switch (glu) {
         case ASSAY_GLU_GELU_TANH:
@@ -177,17 +172,32 @@ Outputs Problem::run_rows(const Backend& backend, const assay_lanes* lanes, std:
 ///  in
 ///               each term's scale, 4 where the lanes meet, 3 that only the decoder does (product,
 ///               min, difference) and 2 in x quantized here; relative to the scale and min parts
-///               apart.
+///               apart;
+///  16-bit       half a step of 11 bits of x and of w, or of twice as many of x.
 Problem::Product Problem::product(int i, std::int64_t e, std::int64_t r, std::int64_t x_row,
-                                  bool is_reference) const {
+                                  const Backend& backend) const {
     const auto index = static_cast<std::size_t>(i);
     const float* w = weights_[index]->row(e, r);
     const std::int64_t k = shape_.k;
     const Definition exact = define(w, x_.row(x_row), k);
     const auto num_k = static_cast<double>(k);
-    if (is_reference) return {exact.value, num_k * 0x1p-53 * exact.magnitude};
-    if (!is_quantized(*weights_[index]->format) || (shape_.flags & ASSAY_MM_PRECISE) != 0)
-        return {exact.value, (num_k / 16 + 5) * kEps * exact.magnitude};
+    const ggml::Format& format = *weights_[index]->format;
+    switch (backend.arithmetic(format, shape_.op, shape_.m, shape_.flags)) {
+        case Arithmetic::f64:
+            return {exact.value, num_k * 0x1p-53 * exact.magnitude};
+        case Arithmetic::f32:
+            return {exact.value, (num_k / 16 + 5) * kEps * exact.magnitude};
+        case Arithmetic::half: {
+            const bool is_plain = format.abi.block_cols == 1, is_bf16 = std::string_view{"bf16"} == format.abi.id;
+            const bool is_twice = is_plain || (shape_.flags & ASSAY_MM_FINE) != 0;
+            const double of_w = is_plain ? 0 : 0x1p-11, of_x = !is_twice ? 0x1p-11 : is_bf16 ? 0x1p-16 : 0x1p-21;
+            double sum_x = 0;  // subnormal weights lose a fixed amount
+            for (std::int64_t j = 0; j < k; ++j) sum_x += std::fabs(double{x_.row(x_row)[j]});
+            return {exact.value, (1.01 * (of_w + of_x) + num_k * 2 * kEps) * exact.magnitude + 0x1p-25 * sum_x};
+        }
+        case Arithmetic::integer:
+            break;
+    }
 
     const float* w0 = without_q_[index].data() + (e * shape_.n[index] + r) * k;
     const int num_planes = (shape_.flags & ASSAY_MM_FINE) != 0 ? 2 : 1;
@@ -210,12 +220,13 @@ Problem::Product Problem::product(int i, std::int64_t e, std::int64_t r, std::in
 }
 
 void Problem::check_slot(const Outputs& outputs, std::int64_t s, std::int64_t e, std::int64_t x_row,
-                         bool is_reference) const {
+                         const Backend& backend) const {
+    const bool is_reference = backend.is_reference();
     for (int i = 0; i < num_outputs(); ++i) {
         const auto index = static_cast<std::size_t>(i);
         for (std::int64_t r = 0; r < shape_.n[index]; ++r) {
-            Product p[2] = {product(i, e, r, x_row, is_reference), {}};
-            if (shape_.glu != 0) p[1] = product(i + 1, e, r, x_row, is_reference);
+            Product p[2] = {product(i, e, r, x_row, backend), {}};
+            if (shape_.glu != 0) p[1] = product(i + 1, e, r, x_row, backend);
             // Each further operation in f32 rounds once; the reference rounds once in all.
             const double step = is_reference ? 0 : kEps;
             for (std::size_t part = 0; part < 2; ++part) {
@@ -251,13 +262,12 @@ void Problem::check(const Outputs& outputs, const Backend& backend) const {
         if (shape_.op == ASSAY_Q_GROUPED) {
             for (std::int32_t s = offset_[static_cast<std::size_t>(e)];
                  s < offset_[static_cast<std::size_t>(e) + 1]; ++s)
-                check_slot(outputs, s, e, row_ids_[static_cast<std::size_t>(s)],
-                           backend.is_reference());
+                check_slot(outputs, s, e, row_ids_[static_cast<std::size_t>(s)], backend);
             continue;
         }
         const std::int64_t heads = shape_.op == ASSAY_Q_BATCHED ? shape_.experts : 1;
         for (std::int64_t m = 0; m < shape_.m; ++m)
-            check_slot(outputs, m * heads + e, e, m * heads + e, backend.is_reference());
+            check_slot(outputs, m * heads + e, e, m * heads + e, backend);
         if (testing::Test::HasFatalFailure()) return;
     }
 }

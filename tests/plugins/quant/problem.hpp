@@ -62,9 +62,9 @@ private:
     [[nodiscard]] Outputs call(const Backend& backend, const assay_lanes* lanes, const Rows& x,
                                Outputs y) const;
     [[nodiscard]] Product product(int i, std::int64_t e, std::int64_t r, std::int64_t x_row,
-                                  bool is_reference) const;
+                                  const Backend& backend) const;
     void check_slot(const Outputs& outputs, std::int64_t s, std::int64_t e, std::int64_t x_row,
-                    bool is_reference) const;
+                    const Backend& backend) const;
 
     Shape shape_;
     std::vector<std::unique_ptr<Weights>> weights_;

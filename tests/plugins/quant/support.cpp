@@ -1,7 +1,7 @@
 #include "tests/plugins/quant/support.hpp"
 
 #include "plugins/quant/ggml/bytes.hpp"
-#include "plugins/quant/ggml/cpu.hpp"
+#include "tests/support/build_dir.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <dlfcn.h>
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -19,15 +18,6 @@
 
 namespace quant_test {
 namespace {
-
-const assay_device_ref& cpu_device(int num_lanes) {
-    static thread_local assay_device_ref device;
-    device = {};
-    device.size = sizeof device;
-    device.kind = "cpu";
-    device.num_units = num_lanes;
-    return device;
-}
 
 void put_half(std::uint8_t* at, float value) {
     const std::uint16_t bits = ggml::float_to_half(value);
@@ -122,46 +112,8 @@ void fill_blocks(const ggml::Format& format, std::uint8_t* blocks, std::int64_t 
 }  // namespace
 
 std::vector<std::uint8_t> golden(const std::string& name) {
-    std::ifstream file{std::string{ASSAY_BUILD_DIR} + "/goldens/quants/" + name, std::ios::binary};
+    std::ifstream file{support::build_dir() + "/goldens/quants/" + name, std::ios::binary};
     return {std::istreambuf_iterator<char>{file}, {}};
-}
-
-const assay_quant& image() {
-    static const assay_quant& quant = []() -> const assay_quant& {
-        void* handle = dlopen(ASSAY_BUILD_DIR "/plugins/quant/ggml.so", RTLD_NOW | RTLD_LOCAL);
-        if (handle == nullptr) throw std::runtime_error{dlerror()};
-        const auto* module = static_cast<const assay_module*>(dlsym(handle, "assay_module_entry"));
-        if (module == nullptr) throw std::runtime_error{dlerror()};
-        assay_error err = sdk::make_error();
-        if (module->open(nullptr, &err) != ASSAY_OK) throw std::runtime_error{err.text};
-        return *static_cast<const assay_quant*>(module->query(ASSAY_KIND_QUANT));
-    }();
-    return quant;
-}
-
-std::vector<std::string> tiers() {
-    std::vector<std::string> list;
-    for (std::string_view tier : ggml::kTierNames)
-        if (ggml::missing_features(tier).empty()) list.emplace_back(tier);
-    return list;
-}
-
-Backend::Backend(const std::string& tier, int num_lanes) : tier_{tier} {
-    const assay_option option{"tier", tier.c_str()};
-    assay_quant_config config{};
-    config.size = sizeof config;
-    config.device = &cpu_device(num_lanes);
-    config.options = &option;
-    config.num_options = 1;
-    assay_error err = sdk::make_error();
-    char name[32];
-    if (image().create(nullptr, &config, &self_, name, &err) != ASSAY_OK)
-        throw std::runtime_error{err.text};
-    if (tier != name) throw std::runtime_error{"asked for " + tier + ", got " + name};
-}
-
-Backend::~Backend() {
-    image().destroy(self_);
 }
 
 GuardedBytes::GuardedBytes(std::size_t size) : size_{size} {
@@ -250,12 +202,6 @@ void* Workspace::data() noexcept {
 bool Workspace::is_guard_untouched() const noexcept {
     const auto begin = data_.begin() + static_cast<std::ptrdiff_t>(offset_ + bytes_);
     return std::all_of(begin, data_.end(), [](std::uint8_t b) { return b == 0xff; });
-}
-
-assay_stream stream(const assay_lanes* lanes) {
-    static thread_local assay_device_ref device;
-    device = cpu_device(static_cast<int>(lanes->width));
-    return {&device, nullptr, lanes};
 }
 
 Definition define(const float* w, const float* x, std::int64_t k) {

@@ -23,6 +23,14 @@ namespace quant_test {
 /// The tiers that this processor runs, "reference" included.
 [[nodiscard]] std::vector<std::string> tiers();
 
+/// How a backend computes a product: what its bounds rest on.
+enum class Arithmetic {
+    f64,      // sums in f64, rounded once
+    f32,      // x and w as they are, sums in f32
+    integer,  // x in 8 bits a group of 32 (with FINE twice), integer sums within a group
+    half,     // x and w in 16 bits on tensor cores, sums in f32 (FINE and plain weights: x twice)
+};
+
 /// An instance of the image with one tier.
 class Backend {
 public:
@@ -35,6 +43,9 @@ public:
     [[nodiscard]] void* self() const noexcept { return self_; }
     [[nodiscard]] const std::string& tier() const noexcept { return tier_; }
     [[nodiscard]] bool is_reference() const noexcept { return tier_ == "reference"; }
+    /// @param slots  rows of y that meet one weight
+    [[nodiscard]] Arithmetic arithmetic(const ggml::Format& format, std::int32_t op, std::int64_t slots,
+                                        std::uint32_t flags) const;
 
 private:
     std::string tier_;
