@@ -18,5 +18,11 @@ if(CCACHE_PROGRAM)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
 endif()
 
+# Programs look for libraries in a folder lib beside their own first, for themselves and for what they load:
+# scripts/dist fills it. DT_RPATH and not DT_RUNPATH, which holds for direct needs only.
+set(CMAKE_BUILD_RPATH "$ORIGIN/../lib")
+target_link_options(project_options INTERFACE
+    $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-Wl,--disable-new-dtags>)
+
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)

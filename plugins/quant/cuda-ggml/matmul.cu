@@ -314,8 +314,8 @@ private:
 std::uint64_t workspace_bytes(const Instance& self, std::int32_t op, const assay_weight* const* w,
                               std::int32_t num_weights, std::int64_t max_m) noexcept {
     if (op == ASSAY_Q_ROWS || op == ASSAY_Q_REPACK || w == nullptr || num_weights < 1) return 0;
-    for (std::int32_t i = 0; i < num_weights; ++i)
-        if (check(w[i], nullptr) != ASSAY_OK) return 0;  // such a call is refused before it needs any
+    for (std::int32_t i = 0; i < num_weights; ++i)  // such a call is refused before it needs any
+        if (w[i] == nullptr || w[i]->format == nullptr || ggml::find_format(w[i]->format) == nullptr) return 0;
     return lay_out(nullptr, self, op, w, num_weights, max_m, max_m).bytes;
 }
 

@@ -67,8 +67,8 @@ constexpr Wrong kWrong[] = {
     {"path = \"a\\u0000b\"", "model", 8, "model.path", "\"a\\u0000b\"", "a string with the path of a file"},
     {"block_sise = 32", "kv", 1, "kv.block_sise", "an unknown key", "one of block_size, max_tokens, memory_bytes, memory_fraction, dtype; did you mean block_size?"},
     {"max_num_seqs = 8", "kv", 1, "kv.max_num_seqs", "an unknown key", "one of block_size, max_tokens, memory_bytes, memory_fraction, dtype; did you mean scheduler.max_num_seqs?"},
-    {"qwertyuiop = 1", "engine", 1, "engine.qwertyuiop", "an unknown key", "one of threads"},
-    {"\"x\\u001b\" = 1", "engine", 1, "engine.\"x\\u001b\"", "an unknown key", "one of threads"},
+    {"qwertyuiop = 1", "engine", 1, "engine.qwertyuiop", "an unknown key", "one of threads, capture_graphs"},
+    {"\"x\\u001b\" = 1", "engine", 1, "engine.\"x\\u001b\"", "an unknown key", "one of threads, capture_graphs"},
     {"atention = 1", "backends", 1, "backends.atention", "an unknown key", "one of device, device_ordinal, quant, attention, options; did you mean attention?"},
 };
 // clang-format on
