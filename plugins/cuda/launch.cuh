@@ -87,8 +87,15 @@ __device__ inline T block_reduce(T value, T* scratch, Op op) {
     value = warp_reduce(value, op);
     if (lane == 0) scratch[warp] = value;
     __syncthreads();
-    value = scratch[0];
-    for (int i = 1; i < num_warps; ++i) value = op(value, scratch[i]);
+    // Every warp reduces the warps' values; lanes beyond them repeat the first, which is then left out.
+    const T other = scratch[lane < num_warps ? lane : 0];
+    value = other;
+#pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2) {
+        const T next = __shfl_down_sync(0xffffffffu, value, offset);
+        if (lane + offset < num_warps) value = op(value, next);
+    }
+    value = __shfl_sync(0xffffffffu, value, 0);
     __syncthreads();
     return value;
 }

@@ -78,6 +78,59 @@ __global__ void __launch_bounds__(1024)
     }
 }
 
+/// The same for rows that lie in registers: n a multiple of 4, everything aligned to 16 bytes. The weight
+/// is no kernel's output, so it is read before the wait.
+/// @tparam kVectors  of four elements a thread
+template <int kVectors>
+__global__ void __launch_bounds__(1024)
+    rmsnorm_wide_kernel(KernelRows<const float> x, KernelRows<float> residual, const float* weight, float eps,
+                        KernelRows<float> out, int n) {
+    __shared__ double scratch[32];
+    const int first = 4 * static_cast<int>(threadIdx.x), step = 4 * static_cast<int>(blockDim.x);
+    float4 w[kVectors], v[kVectors];
+#pragma unroll
+    for (int j = 0; j < kVectors; ++j) {
+        const int i = first + j * step;
+        w[j] = weight != nullptr && i < n ? *reinterpret_cast<const float4*>(weight + i) : make_float4(1, 1, 1, 1);
+    }
+    wait_for_inputs();
+    let_next_start();
+    const float* from = x[blockIdx.x];
+    float* sum = residual.data != nullptr ? residual[blockIdx.x] : nullptr;
+#pragma unroll
+    for (int j = 0; j < kVectors; ++j) {
+        const int i = first + j * step;
+        v[j] = i < n ? *reinterpret_cast<const float4*>(from + i) : make_float4(0, 0, 0, 0);
+        if (sum == nullptr || i >= n) continue;
+        const float4 r = *reinterpret_cast<const float4*>(sum + i);
+        v[j] = make_float4(r.x + v[j].x, r.y + v[j].y, r.z + v[j].z, r.w + v[j].w);
+        *reinterpret_cast<float4*>(sum + i) = v[j];
+    }
+    // Four terms meet in f32, the rest in f64: the error of the mean stays below one rounding.
+    double squares = 0;
+#pragma unroll
+    for (int j = 0; j < kVectors; ++j)
+        squares += static_cast<double>(fmaf(v[j].x, v[j].x, v[j].y * v[j].y) + fmaf(v[j].z, v[j].z, v[j].w * v[j].w));
+    const double mean = block_reduce(squares, scratch, Sum{}) / n;
+    const float scale = static_cast<float>(1.0 / sqrt(mean + static_cast<double>(eps)));
+    float* to = out[blockIdx.x];
+#pragma unroll
+    for (int j = 0; j < kVectors; ++j) {
+        const int i = first + j * step;
+        if (i < n)
+            *reinterpret_cast<float4*>(to + i) = make_float4(v[j].x * scale * w[j].x, v[j].y * scale * w[j].y,
+                                                             v[j].z * scale * w[j].z, v[j].w * scale * w[j].w);
+    }
+}
+
+/// Every row begins at a multiple of 16 bytes.
+bool has_aligned_rows(const assay_tensor& t) {
+    if (reinterpret_cast<std::uintptr_t>(t.data) % 16 != 0) return false;
+    for (int d = 0; d + 1 < t.rank; ++d)
+        if (t.shape[d] > 1 && t.stride[d] % 4 != 0) return false;
+    return true;
+}
+
 assay_status rmsnorm(void*, const assay_tensor* x, const assay_tensor* residual,
                      const assay_tensor* weight, float eps, const assay_tensor* out,
                      const assay_stream* s) {
@@ -87,11 +140,20 @@ assay_status rmsnorm(void*, const assay_tensor* x, const assay_tensor* residual,
     if (has_weight && !is_vector(weight, width(*x))) return ASSAY_INVALID;
     const std::int64_t rows = num_rows(*x), n = width(*x);
     if (n == 0 || rows == 0) return ASSAY_OK;
+    const float* w = has_weight ? floats(weight) : nullptr;
+    const bool is_aligned = n % 4 == 0 && has_aligned_rows(*x) && has_aligned_rows(*out) &&
+                            (!has_residual || has_aligned_rows(*residual)) && reinterpret_cast<std::uintptr_t>(w) % 16 == 0;
+    if (is_aligned && n > 512 && n <= 16384) {
+        const auto threads = static_cast<unsigned>(n <= 4096 ? (n / 4 + 31) / 32 * 32 : 1024);
+        const auto kernel = n <= 4096 ? rmsnorm_wide_kernel<1> : n <= 8192 ? rmsnorm_wide_kernel<2> : rmsnorm_wide_kernel<4>;
+        return run(kernel, dim3(static_cast<unsigned>(rows)), dim3(threads), 0, s, kernel_rows<const float>(*x),
+                   has_residual ? kernel_rows<float>(*residual) : KernelRows<float>{}, w, eps, kernel_rows<float>(*out),
+                   static_cast<int>(n));
+    }
     const dim3 block = group_block(n);
     return run(rmsnorm_kernel, group_grid(rows, block), block, 0, s, kernel_rows<const float>(*x),
                has_residual ? kernel_rows<float>(*residual) : KernelRows<float>{},
-               has_weight ? floats(weight) : nullptr, eps, kernel_rows<float>(*out), rows,
-               static_cast<int>(n));
+               w, eps, kernel_rows<float>(*out), rows, static_cast<int>(n));
 }
 
 __global__ void __launch_bounds__(1024)
@@ -174,7 +236,7 @@ __global__ void rope_kernel(KernelRows<const float> x, KernelRows<const float> t
     if (row >= rows) return;
     const float* from = x[row];
     float* to = out[row];
-    const std::int64_t t = row / heads;
+    const std::uint32_t t = static_cast<std::uint32_t>(row) / static_cast<std::uint32_t>(heads);
     const float *cosine = table[2 * t], *sine = table[2 * t + 1];
     for (int i = static_cast<int>(threadIdx.x); i < half_dims; i += static_cast<int>(blockDim.x)) {
         const int u = style == ASSAY_ROPE_NEOX ? i : 2 * i;

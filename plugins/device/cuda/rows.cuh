@@ -7,18 +7,21 @@
 
 namespace cuda {
 
+/// Fewer than 2^32 rows: nothing that fits a GPU has more.
 template <class T>
 struct KernelRows {
     T* data;
     std::int32_t outer;  // dimensions before the last
-    std::int32_t shape[ASSAY_MAX_RANK - 1];
+    std::uint32_t shape[ASSAY_MAX_RANK - 1];
     std::int64_t stride[ASSAY_MAX_RANK - 1];
 
-    __device__ T* operator[](std::int64_t row) const {
+    __device__ T* operator[](std::int64_t index) const {
+        auto row = static_cast<std::uint32_t>(index);
         std::int64_t offset = 0;
         for (int d = outer - 1; d > 0; --d) {
-            offset += row % shape[d] * stride[d];
-            row /= shape[d];
+            const std::uint32_t whole = row / shape[d];
+            offset += (row - whole * shape[d]) * stride[d];
+            row = whole;
         }
         if (outer > 0) offset += row * stride[0];
         return data + offset;
@@ -31,7 +34,7 @@ KernelRows<T> kernel_rows(const assay_tensor& t) {
     rows.data = static_cast<T*>(t.data);
     rows.outer = t.rank - 1;
     for (int d = 0; d + 1 < t.rank; ++d) {
-        rows.shape[d] = static_cast<std::int32_t>(t.shape[d]);
+        rows.shape[d] = static_cast<std::uint32_t>(t.shape[d]);
         rows.stride[d] = t.stride[d];
     }
     return rows;

@@ -110,7 +110,23 @@ __global__ void __launch_bounds__(kThreads) convert_x_kernel(const __grid_consta
 
 // ---- weights -------------------------------------------------------------------------------------
 
-template <Half kType>
+/// Formats that prefill is measured with are compiled for themselves, the others share a kernel.
+template <FormatId kId>
+struct Columns {
+    static constexpr int kBlockCols = kId == FormatId::q8_0 ? 32 : 256;
+    static constexpr int kBlockBytes = kId == FormatId::q4_k ? 144 : kId == FormatId::q5_k ? 176 : kId == FormatId::q6_k ? 210 : 34;
+    __device__ static void decode(const WeightView& w, const RowBase& row, std::int32_t k0, std::int32_t k, float* out) {
+        decode_columns<kId, kBlockCols, kBlockBytes>(w, row, k0, k, out);
+    }
+};
+template <>
+struct Columns<FormatId::count> {
+    __device__ static void decode(const WeightView& w, const RowBase& row, std::int32_t k0, std::int32_t k, float* out) {
+        decode_columns(w, row, k0, k, out);
+    }
+};
+
+template <Half kType, FormatId kId>
 __global__ void __launch_bounds__(kThreads)
     dequantize_kernel(WeightView w, std::int64_t first, std::int32_t k, std::int32_t padded_k, std::uint16_t* out) {
     // Reads weights only, but the scratch it writes may still be read by the product before.
@@ -121,7 +137,7 @@ __global__ void __launch_bounds__(kThreads)
     if (k0 >= padded_k) return;
     const RowBase base{w, first + row};
     float v[8];
-    decode_columns(w, base, k0, k, v);
+    Columns<kId>::decode(w, base, k0, k, v);
     *reinterpret_cast<uint4*>(out + row * padded_k + k0) = pack8<kType>(v);
 }
 
@@ -218,6 +234,26 @@ cudaError_t launch_convert_x(const ConvertX& c, const assay_stream* s) {
     return cuda::launch(convert_x_kernel<Half::f16>, dim3(blocks), dim3(kThreads), 0, s, true, c);
 }
 
+namespace {
+
+auto dequantize_kernel_of(FormatId id, Half type) {
+    if (type == Half::bf16) return dequantize_kernel<Half::bf16, FormatId::count>;
+    switch (id) {
+        case FormatId::q4_k:
+            return dequantize_kernel<Half::f16, FormatId::q4_k>;
+        case FormatId::q5_k:
+            return dequantize_kernel<Half::f16, FormatId::q5_k>;
+        case FormatId::q6_k:
+            return dequantize_kernel<Half::f16, FormatId::q6_k>;
+        case FormatId::q8_0:
+            return dequantize_kernel<Half::f16, FormatId::q8_0>;
+        default:
+            return dequantize_kernel<Half::f16, FormatId::count>;
+    }
+}
+
+}  // namespace
+
 cudaError_t launch_dequantize(const WeightView& w, std::int64_t first, std::int64_t count, std::int32_t k,
                               std::int32_t padded_k, Half type, std::uint16_t* out, const assay_stream* s) {
     const auto columns = cuda::blocks_for(padded_k, 8 * kThreads);
@@ -226,10 +262,8 @@ cudaError_t launch_dequantize(const WeightView& w, std::int64_t first, std::int6
         const std::int64_t here = count - at < 65535 ? count - at : 65535;
         const dim3 grid(columns, static_cast<unsigned>(here));
         std::uint16_t* to = out + at * padded_k;
-        const cudaError_t error =
-            type == Half::f16
-                ? cuda::launch(dequantize_kernel<Half::f16>, grid, dim3(kThreads), 0, s, true, w, first + at, k, padded_k, to)
-                : cuda::launch(dequantize_kernel<Half::bf16>, grid, dim3(kThreads), 0, s, true, w, first + at, k, padded_k, to);
+        const cudaError_t error = cuda::launch(dequantize_kernel_of(w.id, type), grid, dim3(kThreads), 0, s, true, w,
+                                               first + at, k, padded_k, to);
         if (error != cudaSuccess) return error;
     }
     return cudaSuccess;

@@ -127,8 +127,12 @@ __device__ inline void decode8<FormatId::q5_1>(const Block& block, int g, float*
 template <>
 __device__ inline void decode8<FormatId::q8_0>(const Block& block, int g, float* out) {
     const float d = half_at(block.at[1]);
-    const auto* q = reinterpret_cast<const std::int8_t*>(block.at[0]) + 8 * g;
-    EACH_OF_8 out[j] = times(static_cast<float>(q[j]), d);
+    const std::uint8_t* at = block.at[0] + 8 * g;  // aligned to 2 at least
+    const unsigned low = u32_at(at), high = u32_at(at + 4);
+    EACH_OF_8 {
+        const auto q = static_cast<std::int8_t>((j < 4 ? low : high) >> (8 * (j & 3)));
+        out[j] = times(static_cast<float>(q), d);
+    }
 }
 
 template <>
@@ -193,8 +197,11 @@ __device__ inline void decode8<FormatId::q6_k>(const Block& block, int g, float*
     const std::uint8_t* high = block.at[1] + 32 * half + l;
     const auto scales = reinterpret_cast<const std::int8_t*>(block.at[2]);
     const float scale = times(half_at(block.at[3]), static_cast<float>(scales[g / 2]));
+    // Both are aligned to 2 at least.
+    const unsigned low_words[2] = {u32_at(low), u32_at(low + 4)}, high_words[2] = {u32_at(high), u32_at(high + 4)};
     EACH_OF_8 {
-        const int q = (low[j] >> (4 * (k / 2)) & 15) | (high[j] >> (2 * k) & 3) << 4;
+        const unsigned low_byte = low_words[j / 4] >> (8 * (j & 3)), high_byte = high_words[j / 4] >> (8 * (j & 3));
+        const int q = static_cast<int>((low_byte >> (4 * (k / 2)) & 15u) | (high_byte >> (2 * k) & 3u) << 4);
         out[j] = times(scale, static_cast<float>(q - 32));
     }
 }
@@ -380,13 +387,14 @@ struct RowBase {
 
 /// Columns k0 .. k0 + 7 of a row; k0 is a multiple of 8. Columns from `k` on are zero.
 template <FormatId kId, int kBlockCols, int kBlockBytes>
-__device__ inline void decode_columns(const WeightView& w, const RowBase& row, std::int64_t k0,
-                                      std::int64_t k, float* out) {
+__device__ inline void decode_columns(const WeightView& w, const RowBase& row, std::int32_t k0,
+                                      std::int32_t k, float* out) {
     if constexpr (kBlockCols == 1) {
         EACH_OF_8 out[j] = k0 + j < k ? plain_at<kId>(row.at[0], k0 + j) : 0.0f;
     } else {
-        const std::int64_t b = k0 / kBlockCols;
-        const int g = static_cast<int>(k0 % kBlockCols) / 8;
+        const unsigned column = static_cast<unsigned>(k0);
+        const std::int64_t b = column / kBlockCols;
+        const int g = static_cast<int>(column % kBlockCols / 8);
         Block block{};
         if constexpr (kId == FormatId::q8_0) {
             if (w.is_planar) {
@@ -416,8 +424,8 @@ __device__ inline void decode_columns(const WeightView& w, const RowBase& row, s
 }
 
 /// The same for a format known when the kernel runs; all threads of a warp agree on it.
-__device__ inline void decode_columns(const WeightView& w, const RowBase& row, std::int64_t k0,
-                                      std::int64_t k, float* out) {
+__device__ inline void decode_columns(const WeightView& w, const RowBase& row, std::int32_t k0,
+                                      std::int32_t k, float* out) {
     switch (w.id) {
 #define FORMAT(id, block_cols, block_bytes, check)                                   \
     case FormatId::id:                                                               \

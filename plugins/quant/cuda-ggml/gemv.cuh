@@ -34,6 +34,7 @@ struct GemvArgs {
     std::int32_t op, k, num_experts, num_slots, num_x_rows;
     std::int32_t planes;  // rows of quantized x that make a row of x: 1, or 2 with ASSAY_MM_FINE
     std::int32_t tile;    // slots a block computes with at most
+    bool is_single;       // a warp computes one row: where there are too few for all warps otherwise
 
     const float* x;
     std::int64_t x_stride, x_head;
@@ -88,14 +89,16 @@ struct RowPair {
 __host__ __device__ inline std::int32_t num_pairs(const GemvArgs& a) {
     if (a.glu.kind != ASSAY_GLU_NONE) return a.out[0].rows;
     std::int32_t pairs = 0;
-    for (std::int32_t i = 0; i < a.num_outputs; ++i) pairs += (a.out[i].rows + 1) / 2;
+    for (std::int32_t i = 0; i < a.num_outputs; ++i) pairs += a.is_single ? a.out[i].rows : (a.out[i].rows + 1) / 2;
     return pairs;
 }
 
 __device__ inline RowPair pair_of(const GemvArgs& a, std::int32_t pair) {
     if (a.glu.kind != ASSAY_GLU_NONE) return {0, {pair, pair}};
+    const auto pairs_of = [&](std::int32_t i) { return a.is_single ? a.out[i].rows : (a.out[i].rows + 1) / 2; };
     std::int32_t i = 0;
-    while (i + 1 < a.num_outputs && pair >= (a.out[i].rows + 1) / 2) pair -= (a.out[i++].rows + 1) / 2;
+    while (i + 1 < a.num_outputs && pair >= pairs_of(i)) pair -= pairs_of(i++);
+    if (a.is_single) return {i, {pair, -1}};
     return {i, {2 * pair, 2 * pair + 1 < a.out[i].rows ? 2 * pair + 1 : -1}};
 }
 
@@ -162,7 +165,9 @@ inline dim3 gemv_grid(const GemvArgs& a, std::int32_t num_units, int warps_per_b
 // gemv_int.cu, gemv_plain.cu
 /// Whether the integer kernels know the format in this layout.
 [[nodiscard]] bool has_integer_kernel(const WeightView& w);
-/// Tiles of at most 8 / planes slots; a.tile * a.planes is 1, 2, 4 or 8, beyond 2 with a.quantized.
+/// Rows of quantized x that a block of the integer kernels takes: eight do not fit into registers.
+inline constexpr std::int32_t kMaxIntegerRows = 4;
+/// a.tile * a.planes is 1, 2 or 4, beyond 2 with a.quantized.
 cudaError_t launch_integer(const GemvArgs& a, const assay_stream* s);
 /// Rows of x (or slots) as the integer kernels read them.
 cudaError_t launch_quantize(const GemvArgs& a, std::uint8_t* out, const assay_stream* s);

@@ -27,42 +27,60 @@ struct RowPlanes {
     }
 };
 
-/// What a lane takes of a row at a time: 16 bytes of quants and what belongs to them. load() only loads,
-/// so that several units are under way; the constructor unpacks; dot() meets one row of x.
+/// Unsigned bytes by signed ones.
+__device__ int dot_us(unsigned a, int b, int c) {
+    int d;
+    asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+}
+/// Sixteen nibbles-or-more in four words by sixteen of x.
+__device__ int dot_us(const unsigned (&a)[4], int4 b) {
+    return dot_us(a[3], b.w, dot_us(a[2], b.z, dot_us(a[1], b.y, dot_us(a[0], b.x, 0))));
+}
+
+/// What a lane takes of a row at a time: 32 bytes of quants and what belongs to them. load() only loads;
+/// the constructor unpacks; dot() meets one row of x.
 template <FormatId kId>
 struct Unit;
 
+/// One group.
 template <>
 struct Unit<FormatId::q8_0> {
-    static constexpr int kCols = 16;
+    static constexpr int kCols = 32;
     struct Raw {
-        uint4 q;
+        uint4 q[2];
         unsigned d;
     };
     __device__ static Raw load(const RowPlanes& row, int u) {
-        return {load16(row.at[0] + 16 * u), __ldg(reinterpret_cast<const unsigned short*>(row.at[1]) + u / 2)};
+        const std::uint8_t* at = row.at[0] + 32 * u;
+        return {{load16(at), load16(at + 16)}, __ldg(reinterpret_cast<const unsigned short*>(row.at[1]) + u)};
     }
-    int q[4];
+    int q[2][4];
     float d;
-    __device__ Unit(const Raw& r, int)
-        : q{static_cast<int>(r.q.x), static_cast<int>(r.q.y), static_cast<int>(r.q.z), static_cast<int>(r.q.w)},
-          d{half_of(r.d)} {}
+    __device__ Unit(const Raw& r, int) : d{half_of(r.d)} {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            q[h][0] = static_cast<int>(r.q[h].x), q[h][1] = static_cast<int>(r.q[h].y);
+            q[h][2] = static_cast<int>(r.q[h].z), q[h][3] = static_cast<int>(r.q[h].w);
+        }
+    }
     __device__ float dot(const std::uint8_t* x, int k, int u) const {
-        return d * meta_of(x, k)[u / 2].scale * static_cast<float>(dot16(q, x16(x, 16 * u)));
+        const int sum = dot16(q[0], x16(x, 32 * u)) + dot16(q[1], x16(x, 32 * u + 16));
+        return d * meta_of(x, k)[u].scale * static_cast<float>(sum);
     }
 };
 
-/// Sixteen weights of an even group of 32 (low nibbles) and sixteen of the next (high nibbles).
-/// u % 8 = 2 * (pair of groups) + half.
+/// An even group of 32 (low nibbles) and the next (high nibbles, left where they are: sixteen times as
+/// large, which the scale takes back).
 struct KUnit {
-    static constexpr int kCols = 32;
-    int low[4], high[4];
+    static constexpr int kCols = 64;
+    unsigned low[2][4], high[2][4];
     int scale[2], min[2];
     float d, dmin;
 
     /// @param head  the first 16 bytes of a q4_k or q5_k block
     __device__ void set_scales(uint4 head, int u) {
-        const int pair = u % 8 / 2, shift = 16 * (pair & 1);
+        const int pair = u % 4, shift = 16 * (pair & 1);
         const unsigned a = head.y >> shift, b = head.z >> shift, c = head.w >> shift;
         const unsigned s = pair < 2 ? a & 0x3f3fu : (c & 0x0f0fu) | ((a >> 2) & 0x3030u);
         const unsigned m = pair < 2 ? b & 0x3f3fu : ((c >> 4) & 0x0f0fu) | ((b >> 2) & 0x3030u);
@@ -73,15 +91,18 @@ struct KUnit {
         d = half_of(head.x & 0xffffu);
         dmin = half_of(head.x >> 16);
     }
-    __device__ float dot(const std::uint8_t* x, int k, int u) const {
-        const int half = u % 2, first = u / 2 * 2 * kGroup + 16 * half;
+    /// @param part_of_high  1/16 where the high nibbles were not shifted down
+    __device__ float dot_with(const std::uint8_t* x, int k, int u, float part_of_high) const {
+        const std::uint8_t* at = x + 64 * u;
         // The metas of both groups lie side by side.
-        const int4 metas = *reinterpret_cast<const int4*>(meta_of(x, k) + u / 2 * 2);
-        const int i0 = dot16(low, x16(x, first)), i1 = dot16(high, x16(x, first + kGroup));
-        const int sum0 = half != 0 ? metas.y >> 16 : static_cast<int>(static_cast<std::int16_t>(metas.y));
-        const int sum1 = half != 0 ? metas.w >> 16 : static_cast<int>(static_cast<std::int16_t>(metas.w));
+        const int4 metas = *reinterpret_cast<const int4*>(meta_of(x, k) + 2 * u);
+        const int i0 = dot_us(low[0], x16(at, 0)) + dot_us(low[1], x16(at, 16));
+        const int i1 = dot_us(high[0], x16(at, 32)) + dot_us(high[1], x16(at, 48));
+        const int sum0 = (metas.y >> 16) + static_cast<std::int16_t>(metas.y);
+        const int sum1 = (metas.w >> 16) + static_cast<std::int16_t>(metas.w);
         const float part0 = d * static_cast<float>(scale[0] * i0) - dmin * static_cast<float>(min[0] * sum0);
-        const float part1 = d * static_cast<float>(scale[1] * i1) - dmin * static_cast<float>(min[1] * sum1);
+        const float part1 =
+            d * part_of_high * static_cast<float>(scale[1] * i1) - dmin * static_cast<float>(min[1] * sum1);
         return __int_as_float(metas.x) * part0 + __int_as_float(metas.z) * part1;
     }
 };
@@ -89,87 +110,102 @@ struct KUnit {
 template <>
 struct Unit<FormatId::q4_k> : KUnit {
     struct Raw {
-        uint4 q, head;
+        uint4 q[2], head;
     };
     __device__ static Raw load(const RowPlanes& row, int u) {
-        const std::uint8_t* block = row.at[0] + u / 8 * 144;
-        return {load16(block + 16 + u % 8 * 16), __ldg(reinterpret_cast<const uint4*>(block))};
+        const std::uint8_t *block = row.at[0] + u / 4 * 144, *at = block + 16 + u % 4 * 32;
+        return {{load16(at), load16(at + 16)}, __ldg(reinterpret_cast<const uint4*>(block))};
     }
     __device__ Unit(const Raw& r, int u) {
-        const unsigned q[4] = {r.q.x, r.q.y, r.q.z, r.q.w};
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            low[i] = static_cast<int>(q[i] & 0x0f0f0f0fu);
-            high[i] = static_cast<int>(q[i] >> 4 & 0x0f0f0f0fu);
+        for (int h = 0; h < 2; ++h) {
+            const unsigned q[4] = {r.q[h].x, r.q[h].y, r.q[h].z, r.q[h].w};
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                low[h][i] = q[i] & 0x0f0f0f0fu;
+                high[h][i] = q[i] & 0xf0f0f0f0u;
+            }
         }
         set_scales(r.head, u);
     }
+    __device__ float dot(const std::uint8_t* x, int k, int u) const { return dot_with(x, k, u, 0.0625f); }
 };
 
 template <>
 struct Unit<FormatId::q5_k> : KUnit {
     struct Raw {
-        uint4 q, head, fifth;
+        uint4 q[2], fifth[2], head;
     };
     __device__ static Raw load(const RowPlanes& row, int u) {
-        const std::uint8_t* block = row.at[0] + u / 8 * 176;
-        return {load16(block + 48 + u % 8 * 16), __ldg(reinterpret_cast<const uint4*>(block)),
-                __ldg(reinterpret_cast<const uint4*>(block + 16 + u % 2 * 16))};
+        const std::uint8_t *block = row.at[0] + u / 4 * 176, *at = block + 48 + u % 4 * 32;
+        return {{load16(at), load16(at + 16)},
+                {__ldg(reinterpret_cast<const uint4*>(block + 16)), __ldg(reinterpret_cast<const uint4*>(block + 32))},
+                __ldg(reinterpret_cast<const uint4*>(block))};
     }
     __device__ Unit(const Raw& r, int u) {
-        const unsigned q[4] = {r.q.x, r.q.y, r.q.z, r.q.w};
-        const unsigned h[4] = {r.fifth.x, r.fifth.y, r.fifth.z, r.fifth.w};
-        const int bit = u % 8 / 2 * 2;
+        const int bit = u % 4 * 2;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            low[i] = static_cast<int>((q[i] & 0x0f0f0f0fu) | (h[i] >> bit & 0x01010101u) << 4);
-            high[i] = static_cast<int>((q[i] >> 4 & 0x0f0f0f0fu) | (h[i] >> (bit + 1) & 0x01010101u) << 4);
+        for (int half = 0; half < 2; ++half) {
+            const unsigned q[4] = {r.q[half].x, r.q[half].y, r.q[half].z, r.q[half].w};
+            const unsigned h[4] = {r.fifth[half].x, r.fifth[half].y, r.fifth[half].z, r.fifth[half].w};
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                low[half][i] = (q[i] & 0x0f0f0f0fu) | (h[i] >> bit & 0x01010101u) << 4;
+                high[half][i] = (q[i] >> 4 & 0x0f0f0f0fu) | (h[i] >> (bit + 1) & 0x01010101u) << 4;
+            }
         }
         set_scales(r.head, u);
     }
+    __device__ float dot(const std::uint8_t* x, int k, int u) const { return dot_with(x, k, u, 1.0f); }
 };
 
-/// u % 8 = 4 * (half of the block) + 2 * (odd group) + half: low nibbles are of one group of 32, high
-/// ones of the next but one. Scales are one a half group.
+/// u % 4 = 2 * (half of the block) + (odd group): low nibbles are of one group of 32, high ones of the next
+/// but one. Scales are one a half group.
 template <>
 struct Unit<FormatId::q6_k> {
-    static constexpr int kCols = 32;
+    static constexpr int kCols = 64;
     struct Raw {
-        uint4 q, high;
-        unsigned scales, d;
+        uint4 q[2], high[2];
+        unsigned scales[2], d;
     };
     __device__ static Raw load(const RowPlanes& row, int u) {
-        const int block = u / 8, half = u % 8 / 4, part = u % 2;
-        const auto* scales = reinterpret_cast<const signed char*>(row.at[2]) + block * 16 + first_scale(u);
-        return {load16(row.at[0] + 16 * static_cast<std::int64_t>(u)),
-                __ldg(reinterpret_cast<const uint4*>(row.at[1] + block * 64 + 32 * half + 16 * part)),
-                static_cast<unsigned>(__ldg(scales) & 255) | static_cast<unsigned>(__ldg(scales + 4) & 255) << 8,
+        const int block = u / 4, half = u % 4 / 2;
+        const std::uint8_t *low = row.at[0] + 32 * u, *high = row.at[1] + block * 64 + 32 * half;
+        const auto* scales = reinterpret_cast<const unsigned short*>(row.at[2] + block * 16 + 8 * half + 2 * (u % 2));
+        return {{load16(low), load16(low + 16)},
+                {__ldg(reinterpret_cast<const uint4*>(high)), __ldg(reinterpret_cast<const uint4*>(high + 16))},
+                {__ldg(scales), __ldg(scales + 2)},
                 __ldg(reinterpret_cast<const unsigned short*>(row.at[3]) + block)};
     }
-    __device__ static int first_scale(int u) { return u % 8 / 4 * 8 + u % 4 / 2 * 2 + u % 2; }
 
-    int low[4], high[4];
-    int scale[2];
+    unsigned low[2][4], high[2][4];
+    unsigned scales[2];
     float d;
-    __device__ Unit(const Raw& r, int u) {
-        const unsigned q[4] = {r.q.x, r.q.y, r.q.z, r.q.w};
-        const unsigned h[4] = {r.high.x, r.high.y, r.high.z, r.high.w};
-        const int shift = u % 4 / 2 * 2;
+    __device__ Unit(const Raw& r, int u) : scales{r.scales[0], r.scales[1]}, d{half_of(r.d)} {
+        const int shift = u % 2 * 2;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            low[i] = static_cast<int>((q[i] & 0x0f0f0f0fu) | (h[i] >> shift & 0x03030303u) << 4);
-            high[i] = static_cast<int>((q[i] >> 4 & 0x0f0f0f0fu) | (h[i] >> (shift + 4) & 0x03030303u) << 4);
+        for (int half = 0; half < 2; ++half) {
+            const unsigned q[4] = {r.q[half].x, r.q[half].y, r.q[half].z, r.q[half].w};
+            const unsigned h[4] = {r.high[half].x, r.high[half].y, r.high[half].z, r.high[half].w};
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                low[half][i] = (q[i] & 0x0f0f0f0fu) | (h[i] >> shift & 0x03030303u) << 4;
+                high[half][i] = (q[i] >> 4 & 0x0f0f0f0fu) | (h[i] >> (shift + 4) & 0x03030303u) << 4;
+            }
         }
-        scale[0] = static_cast<signed char>(r.scales & 255u);
-        scale[1] = static_cast<signed char>(r.scales >> 8);
-        d = half_of(r.d);
     }
+    __device__ static int scale_of(unsigned pair, int half) { return static_cast<signed char>(pair >> (8 * half)); }
     __device__ float dot(const std::uint8_t* x, int k, int u) const {
-        const int group = u / 8 * 8 + u % 8 / 4 * 4 + u % 4 / 2, half = u % 2;
+        const int group = u / 4 * 8 + u % 4 / 2 * 4 + u % 2;
         const GroupMeta m0 = meta_of(x, k)[group], m1 = meta_of(x, k)[group + 2];
-        const int i0 = dot16(low, x16(x, group * kGroup + 16 * half)) - 32 * m0.sum[half];
-        const int i1 = dot16(high, x16(x, (group + 2) * kGroup + 16 * half)) - 32 * m1.sum[half];
-        return d * (m0.scale * static_cast<float>(scale[0] * i0) + m1.scale * static_cast<float>(scale[1] * i1));
+        const std::uint8_t *x0 = x + group * kGroup, *x1 = x0 + 2 * kGroup;
+        int i0 = 0, i1 = 0;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            i0 += scale_of(scales[0], half) * (dot_us(low[half], x16(x0, 16 * half)) - 32 * m0.sum[half]);
+            i1 += scale_of(scales[1], half) * (dot_us(high[half], x16(x1, 16 * half)) - 32 * m1.sum[half]);
+        }
+        return d * (m0.scale * static_cast<float>(i0) + m1.scale * static_cast<float>(i1));
     }
 };
 
@@ -230,16 +266,20 @@ __global__ void __launch_bounds__(threads_of(kX), 2)
         const std::int64_t base1 = static_cast<std::int64_t>(segment.expert) * out1.rows;
         const RowPlanes row0{out0.w, base0 + rows.row[0]};
         const RowPlanes row1{out1.w, base1 + (rows.row[1] >= 0 ? rows.row[1] : rows.row[0])};
+        const bool has_second = rows.row[1] >= 0;
         float sum[kX][2] = {};
-#pragma unroll 2
+#pragma unroll 1
         for (std::int32_t u = lane; u < num_units; u += 32) {
-            const auto raw0 = Unit<kId>::load(row0, u), raw1 = Unit<kId>::load(row1, u);
-            const Unit<kId> w0{raw0, u}, w1{raw1, u};
+            const auto raw0 = Unit<kId>::load(row0, u);
+            typename Unit<kId>::Raw raw1{};
+            if (has_second) raw1 = Unit<kId>::load(row1, u);
+            const Unit<kId> w0{raw0, u};
 #pragma unroll
-            for (int i = 0; i < kX; ++i) {
-                sum[i][0] += w0.dot(x[i], a.k, u);
-                sum[i][1] += w1.dot(x[i], a.k, u);
-            }
+            for (int i = 0; i < kX; ++i) sum[i][0] += w0.dot(x[i], a.k, u);
+            if (!has_second) continue;
+            const Unit<kId> w1{raw1, u};
+#pragma unroll
+            for (int i = 0; i < kX; ++i) sum[i][1] += w1.dot(x[i], a.k, u);
         }
         float mine[2] = {0, 0};  // of the slot that this lane writes
 #pragma unroll
@@ -258,8 +298,11 @@ __global__ void __launch_bounds__(threads_of(kX), 2)
 }
 
 template <FormatId kId, int kX>
-cudaError_t launch_as(const GemvArgs& a, const assay_stream* s) {
+cudaError_t launch_as(GemvArgs a, const assay_stream* s) {
     constexpr int kThreads = threads_of(kX);
+    // Fewer pairs than there are warps: rows one by one give each of them something to wait for.
+    a.is_single = a.glu.kind == ASSAY_GLU_NONE && a.op == ASSAY_Q_MATMUL && kX <= 2 &&
+                  num_pairs(a) < s->device->num_units * 2 * (kThreads / 32);
     const dim3 grid = gemv_grid(a, s->device->num_units, kThreads / 32, 2);
     const std::size_t shared = is_staged(kX) ? kX * static_cast<std::size_t>(quantized_bytes(a.k)) : 0;
     return cuda::launch(int_gemv_kernel<kId, kX>, grid, dim3(kThreads), shared, s, true, a);
@@ -272,10 +315,10 @@ cudaError_t launch_format(const GemvArgs& a, const assay_stream* s) {
             return launch_as<kId, 1>(a, s);
         case 2:
             return launch_as<kId, 2>(a, s);
-        case 4:
-            return launch_as<kId, 4>(a, s);
+        case kMaxIntegerRows:
+            return launch_as<kId, kMaxIntegerRows>(a, s);
         default:
-            return launch_as<kId, 8>(a, s);
+            return cudaErrorInvalidValue;
     }
 }
 

@@ -14,13 +14,13 @@ constexpr int kWarps = kThreads / 32;
 
 /// Eight neighbours of a row. `is_aligned`: rows can be read by 16-byte loads.
 struct AnyFormat {
-    __device__ static void load(const WeightView& w, const RowBase& row, std::int64_t k0, std::int64_t k, bool, float* out) {
+    __device__ static void load(const WeightView& w, const RowBase& row, std::int32_t k0, std::int32_t k, bool, float* out) {
         decode_columns(w, row, k0, k, out);
     }
 };
 template <FormatId kId>
 struct Plain {
-    __device__ static void load(const WeightView& w, const RowBase& row, std::int64_t k0, std::int64_t k, bool is_aligned,
+    __device__ static void load(const WeightView& w, const RowBase& row, std::int32_t k0, std::int32_t k, bool is_aligned,
                                 float* out) {
         if (!is_aligned || k0 + 8 > k) {
             decode_columns<kId, 1, 0>(w, row, k0, k, out);

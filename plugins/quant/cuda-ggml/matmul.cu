@@ -231,7 +231,7 @@ private:
 
         g.planes = (a_.flags & ASSAY_MM_FINE) != 0 ? 2 : 1;
         std::int32_t rows = 1;
-        while (rows < 8 && rows < most * g.planes) rows *= 2;
+        while (rows < kMaxIntegerRows && rows < most * g.planes) rows *= 2;
         g.tile = rows / g.planes;
         if (rows > 2) {
             g.is_quantized_by_slot = op_ == ASSAY_Q_GROUPED && num_x_ > slots_;

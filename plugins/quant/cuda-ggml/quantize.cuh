@@ -58,6 +58,7 @@ __device__ inline float4 quantize_group(float4 v, std::uint8_t* row, int k, int 
 __device__ inline void quantize_row(const float* x, int k, int planes, std::uint8_t* out, int thread, int num_threads) {
     const int sub = thread % 8, groups = k / kGroup;
     const bool is_aligned = reinterpret_cast<std::uintptr_t>(x) % 16 == 0;
+#pragma unroll 4
     for (int first = thread / 32 * 4; first < groups; first += num_threads / 8) {
         const int group = first + thread % 32 / 8;
         const bool is_active = group < groups;
