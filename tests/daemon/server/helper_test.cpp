@@ -171,7 +171,10 @@ TEST(Preparation, StopsWhenNobodyWaitsForIt) {
         client.send(create(R"("truncation":"auto","input":[)" + items +
                            R"({"role":"user","content":"last"}])"));
         client.send(create(R"("input":"behind","stream_id":"b")"));
-        ASSERT_TRUE(eventually([&] { return server.codec->num_renders == 1; }));
+        ASSERT_TRUE(eventually([&] {
+            return server.codec->num_renders == 1 &&
+                   server.metric(R"(assay_ws_messages_total{dir="in"})") == "2";
+        }));
         client.reset();
     }
     ASSERT_TRUE(eventually([&] { return server.access().size() == 1; }));

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <thread>
 
 namespace {
 
@@ -280,12 +281,18 @@ TEST(Completions, AChoiceThatFindsTheQueueFullWaitsForTheOthers) {
     TestServer server{{.words = {"a"}, .script = [](const base::Request&) {
                            FakeEngine::Script script{{FakeCodec::kFirstWord}};
                            script.admit_alone = true;
+                           script.hold = true;  // until the others have been refused
                            return script;
                        }}};
     server.engine->set_max_waiting(3);
+    std::thread releaser{[&server] {
+        support::eventually([&server] { return server.engine->num_refused() > 0; });
+        server.engine->release();
+    }};
     HttpClient client{server.port()};
     const auto answer = client.post(
         "/v1/completions", R"({"model":"demo-1b","n":8,"max_tokens":2,"prompt":["x","y"]})");
+    releaser.join();
     ASSERT_EQ(answer.status, 200) << answer.body;
     EXPECT_EQ(answer.json().at("choices").as_array().size(), 16U);
     EXPECT_GT(server.engine->num_refused(), 0U);

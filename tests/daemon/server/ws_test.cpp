@@ -498,9 +498,17 @@ TEST(WebSocket, RefusalsOfABusyOrLeavingServerAreNoBadMessages) {
          }}};
     WsClient client{server.port()};
     for (int i = 0; i < 22; ++i) client.send(kHi);  // one runs, one waits
-    for (int refused = 0; refused < 20;) refused += type_of(client.next()) == "error";
+    const auto wait_for = [&client](std::string_view type, int count) {
+        for (int seen = 0; seen < count;) {
+            const json::object event = client.next();
+            if (event.empty()) return false;  // closed
+            seen += type_of(event) == type;
+        }
+        return true;
+    };
+    ASSERT_TRUE(wait_for("error", 20));
     server.engine->release();
-    for (int done = 0; done < 2;) done += type_of(client.next()) == "response.completed";
+    ASSERT_TRUE(wait_for("response.completed", 2));
     server.state.set(base::ServiceState::Phase::failed, "watch");
     for (int i = 0; i < 20; ++i)
         EXPECT_EQ(client.turn(kHi).back().at("status").as_int64(), 503);
