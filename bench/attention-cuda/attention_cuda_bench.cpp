@@ -235,7 +235,8 @@ int main(int argc, char** argv) {
     const assay_attn_layer llama = gqa_layer(32, 8, 128, 128, 0.0884F);
     const assay_attn_layer mla16 = mla_layer(16, 512, 64, 0.0625F), mla64 = mla_layer(64, 512, 64, 0.0625F);
     const Backend mma{"cuda-gqa", "mma", ASSAY_BF16}, wgmma{"cuda-gqa", "wgmma", ASSAY_BF16};
-    const Backend plain{"cuda-gqa", "plain", ASSAY_BF16}, mla{"cuda-mla", "mma", ASSAY_BF16};
+    const Backend plain{"cuda-gqa", "plain", ASSAY_BF16}, mla{"cuda-mla", "wgmma", ASSAY_BF16};
+    const Backend mla_mma{"cuda-mla", "mma", ASSAY_BF16};
     const Shape shapes[] = {
         {"gqa32/8 prefill 16k mma", mma, llama, 1, 16384, 16384, ASSAY_BF16},
         {"gqa32/8 prefill 16k wgmma", wgmma, llama, 1, 16384, 16384, ASSAY_BF16},
@@ -252,6 +253,8 @@ int main(int argc, char** argv) {
         {"gqa64/8 d64 decode 64x8k", mma, gqa_layer(64, 8, 64, 64, 0.125F), 64, 1, 8192, ASSAY_BF16},
         {"mla16 decode 64x8k", mla, mla16, 64, 1, 8192, ASSAY_BF16},
         {"mla64 decode 64x8k", mla, mla64, 64, 1, 8192, ASSAY_BF16},
+        {"mla16 decode 64x8k mma", mla_mma, mla16, 64, 1, 8192, ASSAY_BF16},
+        {"mla64 decode 64x8k mma", mla_mma, mla64, 64, 1, 8192, ASSAY_BF16},
         {"mla64 decode 1x8k", mla, mla64, 1, 1, 8192, ASSAY_F32},
         {"mla64 prefill 4k", mla, mla64, 1, 4096, 4096, ASSAY_BF16},
         {"dsa64 decode 64x8k top 2048", mla, dsa_layer(mla64, 32, 128, 2048), 64, 1, 8192, ASSAY_BF16},

@@ -16,6 +16,11 @@ namespace attention::gpu {
 enum class Tier { plain, mma, wgmma };
 [[nodiscard]] const char* tier_name(Tier tier) noexcept;
 
+/// Whether the build holds code for compute capability 9.0 with its own instructions.
+[[nodiscard]] constexpr bool has_wgmma() noexcept {
+    return std::string_view{ASSAY_CUDA_TARGETS}.find("90a") != std::string_view::npos;
+}
+
 struct LayerPlan {
     Layer layer;
     Tier tier;

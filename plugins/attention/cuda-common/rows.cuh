@@ -31,6 +31,39 @@ __device__ inline void store(const View& v, std::int64_t offset, float x) {
         static_cast<__nv_bfloat16*>(v.data)[offset] = __float2bfloat16_rn(x);
 }
 
+/// Whether pieces of eight entries can be loaded whole and need no conversion to T.
+template <class T>
+__device__ inline bool is_vector(const View& v) {
+    constexpr std::int32_t kDtype = __is_same(T, __half) ? ASSAY_F16 : ASSAY_BF16;
+    return v.dtype == kDtype && (v.row_stride | v.head_stride) % 8 == 0 &&
+           reinterpret_cast<std::uintptr_t>(v.data) % 16 == 0;
+}
+/// Entries [offset, offset + 8) as T, two to a register.
+template <class T>
+__device__ inline void load_piece(const View& v, std::int64_t offset, bool is_whole, std::uint32_t (&x)[4]) {
+    if (is_whole) {
+        const uint4 piece = *reinterpret_cast<const uint4*>(static_cast<const T*>(v.data) + offset);
+        x[0] = piece.x, x[1] = piece.y, x[2] = piece.z, x[3] = piece.w;
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < 4; ++j) x[j] = pack<T>(load(v, offset + 2 * j), load(v, offset + 2 * j + 1));
+}
+__device__ inline void store_shared(std::uint32_t to, const std::uint32_t (&x)[4]) {
+    asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+                 : "memory");
+}
+/// Entries [offset, offset + 2), at once where the dtype is half and the address even.
+__device__ inline void store_pair(const View& v, std::int64_t offset, float a, float b) {
+    if (v.dtype == ASSAY_F32 || offset % 2 != 0 || reinterpret_cast<std::uintptr_t>(v.data) % 4 != 0) {
+        store(v, offset, a);
+        store(v, offset + 1, b);
+    } else {
+        static_cast<std::uint32_t*>(v.data)[offset / 2] =
+            v.dtype == ASSAY_F16 ? pack<__half>(a, b) : pack<__nv_bfloat16>(a, b);
+    }
+}
+
 __device__ inline std::int32_t page_of(const PageDivider& page, std::int32_t pos) {
     return page.factor == 0 ? pos
                             : static_cast<std::int32_t>(
@@ -68,15 +101,18 @@ struct Item {
     const std::int32_t* selection;   // slots of the only query token, or null
 };
 
-/// @param i         item number, key head innermost
-/// @param is_few    of the sequences whose keys are split, or of the others
+/// @param i         item number
+/// @param is_few    of the sequences whose keys are split, or of the others, a block of threads each
 __device__ inline Item find_item(const AttendParams& p, int i, bool is_few) {
     const Geometry& g = p.shape;
     const std::int32_t* begin = is_few ? p.schedule.few_begin : p.schedule.many_begin;
     const int rows = is_few ? g.few_rows : g.many_rows;
     Item item;
-    item.kv_head = i % g.num_kv_heads;
-    const int unit = i / g.num_kv_heads;
+    // Few queries: heads side by side, as they lie in a token's row. Many: one head after the other,
+    // so that the keys that are read at one time stay in L2.
+    const int units = static_cast<int>(gridDim.x) / g.num_kv_heads;
+    item.kv_head = is_few ? i % g.num_kv_heads : i / units;
+    const int unit = is_few ? i / g.num_kv_heads : i % units;
     item.seq = owner(begin, p.batch.num_seqs, unit);
     item.first_token = p.batch.cu_q[item.seq];
     item.q_len = p.batch.cu_q[item.seq + 1] - item.first_token;

@@ -27,7 +27,5 @@ cudaError_t launch_mma_many(const AttendParams& p, std::int32_t kv_dtype, int it
 constexpr std::int32_t kWgmmaRows = 128;
 cudaError_t launch_wgmma_many(const AttendParams& p, std::int32_t kv_dtype, int items,
                               const assay_stream* s);
-/// Whether this build holds the code of wgmma.cu.
-bool has_wgmma();
 
 }  // namespace attention::gpu

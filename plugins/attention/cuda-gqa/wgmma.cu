@@ -1,21 +1,22 @@
 // Grouped-query attention for many queries on Hopper's warpgroup instructions. Bound by the tensor
 // cores: 2 (D + Dv) operations per query head and pair, 786 TFLOP/s measured for bf16 on an H200.
 //
-// Two warpgroups have 64 rows each, a third brings tiles of 128 keys and values by cp.async (pages
-// lie anywhere), kStages deep. A warpgroup has the product with the next keys and the sum over the
+// Two warpgroups have 64 rows each, a third brings tiles of 128 keys and values, kStages deep: by the
+// bulk tensor copy engine in boxes that lie within a page, the end of a sequence by cp.async. A warpgroup has the product with the next keys and the sum over the
 // last values under way while it turns scores into weights.
 
 #include "../cuda-common/rows.cuh"
+#include "../cuda-common/wgmma.cuh"
 #include "gqa.hpp"
-#include "wgmma.cuh"
 
-#include <string_view>
+#include <cuda.h>
 
 namespace attention::gpu {
 namespace {
 
 constexpr int kKeys = 128;  // of a tile
 constexpr int kStages = 2;
+constexpr int kMapRows = 1 << 30;  // extent of the tensor maps, in slots
 constexpr int kThreads = 3 * 128;
 constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;
 static_assert(kThreads == 384 && kProducerRegisters + 2 * kConsumerRegisters <= 3 * 168);
@@ -29,19 +30,12 @@ struct Shared {
     static_assert(kBytes + 1024 <= cuda::max_shared_bytes(90));
 };
 
-/// Byte offset of 16-byte piece `chunk` of a row, in blocks of 64 columns of `rows` rows.
-__device__ std::uint32_t place(int rows, int row, int chunk) {
-    return static_cast<std::uint32_t>(((chunk / 8) * rows + row) * 128 + ((chunk ^ row) & 7) * 16);
-}
-
 /// This warpgroup's 64 rows of queries.
 template <class T, int D>
 __device__ void load_queries(const AttendParams& p, const Item& item, int first, std::uint32_t to) {
     constexpr int kChunks = D / 8, kRows = 32 / kChunks;
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
-    constexpr std::int32_t kDtype = __is_same(T, __half) ? ASSAY_F16 : ASSAY_BF16;
-    const bool is_vector = p.q.dtype == kDtype && (p.q.row_stride | p.q.head_stride) % 8 == 0 &&
-                           reinterpret_cast<std::uintptr_t>(p.q.data) % 16 == 0;
+    const bool is_whole = is_vector<T>(p.q);
     const int chunk = lane % kChunks;
 #pragma unroll 4
     for (int i = 0; i < 16 / kRows; ++i) {
@@ -50,22 +44,15 @@ __device__ void load_queries(const AttendParams& p, const Item& item, int first,
         if (r < item.num_rows) {
             const Target t = target_of(p, item, r);
             const std::int64_t from = t.token * p.q.row_stride + t.head * p.q.head_stride + chunk * 8;
-            if (is_vector) {
-                const uint4 v = *reinterpret_cast<const uint4*>(static_cast<const T*>(p.q.data) + from);
-                x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
-            } else {
-#pragma unroll
-                for (int j = 0; j < 4; ++j)
-                    x[j] = pack<T>(load(p.q, from + 2 * j), load(p.q, from + 2 * j + 1));
-            }
+            load_piece<T>(p.q, from, is_whole, x);
         }
-        asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(to + place(kWgmmaRows, r, chunk)), "r"(x[0]),
-                     "r"(x[1]), "r"(x[2]), "r"(x[3])
-                     : "memory");
+        store_shared(to + place(kWgmmaRows, r, chunk), x);
     }
 }
 
-/// Queues the copies of one tile of keys or values. A lane knows the slot of one of the warp's rows.
+/// Queues the copies of one tile of keys or values whose last rows are not there, which become zeros:
+/// what lies in a page behind the last token may be anything. A lane knows the slot of one of the
+/// warp's rows.
 template <class T, int D>
 __device__ void load_tile(const T* base, std::int64_t row_entries, std::int64_t slot, std::uint32_t to) {
     constexpr int kChunks = D / 8, kRows = 32 / kChunks;
@@ -78,6 +65,23 @@ __device__ void load_tile(const T* base, std::int64_t row_entries, std::int64_t 
         copy_async(to + place(kKeys, warp * 32 + r, chunk), base + (at < 0 ? 0 : at) * row_entries + chunk * 8, at >= 0);
     }
     commit_copies();
+}
+
+/// Planes as rows of slots; a box is 64 entries of some consecutive slots of one page.
+struct Maps {
+    CUtensorMap keys, values;
+};
+
+/// Queues whole boxes; a lane has the first slot of one box, absent pages beyond the extent.
+template <int D>
+__device__ void load_boxes(const CUtensorMap* map, int column, int slot, int box_rows, std::uint32_t to,
+                           std::uint32_t barrier) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    if (lane * box_rows >= kKeys) return;
+#pragma unroll
+    for (int half = 0; half < D / 64; ++half)
+        copy_box(to + static_cast<std::uint32_t>((half * kKeys + lane * box_rows) * 128), map, column + half * 64, slot,
+                 barrier);
 }
 
 /// Largest scores, weights and totals of one tile. Returns what earlier sums are multiplied by.
@@ -153,7 +157,7 @@ __device__ __forceinline__ void queue_sums(float (&sum)[D / 2], const std::uint3
 }
 
 template <class T, int D>
-__global__ void __launch_bounds__(kThreads, 1) attend(const AttendParams p) {
+__global__ void __launch_bounds__(kThreads, 1) attend(const AttendParams p, const __grid_constant__ Maps maps, int box_rows) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
     using S = Shared<D>;
     static_assert(S::kBytes + 1024 <= cuda::kMaxSharedBytes);
@@ -180,38 +184,51 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const AttendParams p) {
 
     if (group == 2) {
         give_registers<kProducerRegisters>();
-        const T* keys = static_cast<const T*>(p.keys) + item.kv_head * D;
-        const T* values = static_cast<const T*>(p.values) + item.kv_head * D;
-        std::uint32_t pending = 0;  // barrier of the copies that were queued last
-        const auto announce = [&] {
-            fence_async_proxy();
-            arrive(pending);
-            pending = 0;
+        // Tiles of which every token is there come as boxes, from one warp; all threads arrive, so
+        // that both ways count alike.
+        const int num_whole = min(num_tiles, max(0, (item.kv_len - first_tile) / kKeys));
+        const int column = item.kv_head * D;
+        const auto box_slot = [&](int t) {
+            const int k = first_tile + t * kKeys + lane * box_rows;
+            if (t >= num_whole || lane * box_rows >= kKeys) return 0;
+            const std::int64_t at = slot_of(p.batch, item.blocks, k);
+            return at < 0 ? kMapRows : static_cast<int>(at);
         };
-        std::int64_t slot = -1;
-        for (int i = 0; i < 2 * num_tiles; ++i) {
-            const int t = i / 2, stage = t % kStages, parity = t / kStages % 2, is_values = i % 2;
-            const std::uint32_t free = barrier(kFreeKeys + is_values, stage);
-            if (is_values == 0) slot = key_slot(p, item, first_tile + t * kKeys + (thread - 256));
-            if (t >= kStages && !is_over(free, parity ^ 1)) {
-                // The memory is in use; meanwhile the last copies may arrive.
-                if (pending != 0) {
-                    wait_copies<0>();
-                    announce();
+        const auto tile_at = [&](int is_values, int stage) {
+            return shared + (is_values ? S::kValuesAt : S::kKeysAt) + static_cast<std::uint32_t>(stage * S::kTileBytes);
+        };
+        int slot = box_slot(0);
+        for (int t = 0; t < num_whole; ++t) {
+            const int stage = t % kStages, parity = t / kStages % 2;
+            const int next = box_slot(t + 1);
+            for (int is_values = 0; is_values < 2; ++is_values) {
+                const std::uint32_t full = barrier(kFullKeys + is_values, stage);
+                if (t >= kStages) wait_barrier(barrier(kFreeKeys + is_values, stage), parity ^ 1);
+                if (thread == 256) arrive_expecting(full, S::kTileBytes);
+                else arrive(full);
+                if (thread < 256 + 32) {
+                    __syncwarp();
+                    load_boxes<D>(is_values ? &maps.values : &maps.keys, column, slot, box_rows,
+                                  tile_at(is_values, stage), full);
                 }
-                wait_barrier(free, parity ^ 1);
             }
-            const std::uint32_t to =
-                shared + (is_values ? S::kValuesAt : S::kKeysAt) + static_cast<std::uint32_t>(stage * S::kTileBytes);
-            load_tile<T, D>(is_values ? values : keys, is_values ? p.value_row : p.key_row, slot, to);
-            if (pending != 0) {
-                wait_copies<1>();
-                announce();
-            }
-            pending = barrier(kFullKeys + is_values, stage);
+            slot = next;
         }
-        wait_copies<0>();
-        if (pending != 0) announce();
+        for (int t = num_whole; t < num_tiles; ++t) {
+            const int stage = t % kStages, parity = t / kStages % 2;
+            const std::int64_t row_slot = key_slot(p, item, first_tile + t * kKeys + (thread - 256));
+            for (int is_values = 0; is_values < 2; ++is_values) {
+                if (t >= kStages) wait_barrier(barrier(kFreeKeys + is_values, stage), parity ^ 1);
+                load_tile<T, D>(static_cast<const T*>(is_values ? p.values : p.keys) + column,
+                                is_values ? p.value_row : p.key_row, row_slot, tile_at(is_values, stage));
+            }
+            wait_copies<1>();
+            fence_async_proxy();
+            arrive(barrier(kFullKeys, stage));
+            wait_copies<0>();
+            fence_async_proxy();
+            arrive(barrier(kFullValues, stage));
+        }
     } else {
         take_registers<kConsumerRegisters>();
         const int first_row = group * 64;
@@ -275,36 +292,73 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const AttendParams p) {
             const Finish f = finish(rows.largest[h] * (p.scale * kLog2E), rows.total[h], p.sinks, to.head);
             if (lane % 4 == 0 && p.lse != nullptr) p.lse[to.token * p.lse_stride + to.head] = f.lse;
 #pragma unroll
-            for (int i = 0; i < D / 4; ++i) {
-                const int d = i / 2 * 8 + lane % 4 * 2 + i % 2;
-                store(p.out, to.out + d, rows.total[h] == 0 ? 0.0F : sum[i / 2 * 4 + 2 * h + i % 2] * f.factor);
+            for (int n = 0; n < D / 8; ++n) {
+                const bool is_empty = rows.total[h] == 0;
+                store_pair(p.out, to.out + n * 8 + lane % 4 * 2, is_empty ? 0.0F : sum[4 * n + 2 * h] * f.factor,
+                           is_empty ? 0.0F : sum[4 * n + 2 * h + 1] * f.factor);
             }
         }
     }
 #else
-    (void)p;
+    (void)p, (void)maps, (void)box_rows;
     __trap();  // has_wgmma() is false for such a build
 #endif
 }
 
+/// The driver's function, asked for at run time: nothing here links the driver.
+using EncodeTiled = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
+                                 const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
+                                 CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+cudaError_t encoder(EncodeTiled* out) {
+    void* found = nullptr;
+    cudaDriverEntryPointQueryResult result{};
+    const cudaError_t error =
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result);
+    if (error != cudaSuccess) return error;
+    *out = reinterpret_cast<EncodeTiled>(found);
+    return result == cudaDriverEntryPointSuccess ? cudaSuccess : cudaErrorNotSupported;
+}
+
+cudaError_t make_map(EncodeTiled encode, std::int32_t dtype, const void* plane, std::int64_t row_entries, int box_rows,
+                     CUtensorMap* map) {
+    const cuuint64_t extent[] = {static_cast<cuuint64_t>(row_entries), kMapRows};
+    const cuuint64_t row_bytes[] = {static_cast<cuuint64_t>(row_entries) * 2};
+    const cuuint32_t box[] = {64, static_cast<cuuint32_t>(box_rows)}, step[] = {1, 1};
+    const CUresult result =
+        encode(map, dtype == ASSAY_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
+               const_cast<void*>(plane), extent, row_bytes, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+               CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
 template <class T>
-cudaError_t launch_dtype(const AttendParams& p, int items, const assay_stream* s) {
+cudaError_t launch_dtype(const AttendParams& p, std::int32_t kv_dtype, int items, const assay_stream* s) {
+    static const EncodeTiled kEncode = [] {
+        EncodeTiled encode = nullptr;
+        return encoder(&encode) == cudaSuccess ? encode : nullptr;
+    }();
+    if (kEncode == nullptr) return cudaErrorNotSupported;
+    // The largest power of two that pages are made of: 16 at least, since pages are multiples of it.
+    const int page = static_cast<int>(p.batch.page.page_tokens);
+    int box_rows = kKeys;
+    while (page % box_rows != 0) box_rows /= 2;
+    Maps maps;
+    cudaError_t error = make_map(kEncode, kv_dtype, p.keys, p.key_row, box_rows, &maps.keys);
+    if (error == cudaSuccess) error = make_map(kEncode, kv_dtype, p.values, p.value_row, box_rows, &maps.values);
+    if (error != cudaSuccess) return error;
     const bool is_wide = p.key_dim > 64;
     const auto kernel = is_wide ? attend<T, 128> : attend<T, 64>;
     const int bytes = (is_wide ? Shared<128>::kBytes : Shared<64>::kBytes) + 1024;  // alignment
     return cuda::launch(kernel, dim3(static_cast<unsigned>(items)), dim3(kThreads), static_cast<std::size_t>(bytes), s,
-                        true, p);
+                        true, p, maps, box_rows);
 }
 
 }  // namespace
 
 cudaError_t launch_wgmma_many(const AttendParams& p, std::int32_t kv_dtype, int items,
                               const assay_stream* s) {
-    return kv_dtype == ASSAY_F16 ? launch_dtype<__half>(p, items, s) : launch_dtype<__nv_bfloat16>(p, items, s);
-}
-
-bool has_wgmma() {
-    return std::string_view{ASSAY_CUDA_TARGETS}.find("90a") != std::string_view::npos;
+    return kv_dtype == ASSAY_F16 ? launch_dtype<__half>(p, kv_dtype, items, s)
+                                 : launch_dtype<__nv_bfloat16>(p, kv_dtype, items, s);
 }
 
 }  // namespace attention::gpu

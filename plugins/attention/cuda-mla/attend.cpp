@@ -23,21 +23,41 @@ std::string mma_refusal(const Layer& l, const Cache& cache) {
     return "";
 }
 
-Tier choose(const Layer& l, const Cache& cache, const assay_device_ref&, std::string_view wanted) {
-    const std::string words = mma_refusal(l, cache);
-    if (wanted == "auto") return words.empty() ? Tier::mma : Tier::plain;
+std::string wgmma_refusal(const Layer& l, const Cache& cache, const assay_device_ref& device) {
+    if (std::string words = mma_refusal(l, cache); !words.empty()) return words;
+    if (device.arch != 90 || !has_wgmma())
+        return "compute capability " + std::to_string(device.arch / 10) + "." +
+               std::to_string(device.arch % 10) + "; wgmma is of 9.0";
+    return "";
+}
+
+Tier choose(const Layer& l, const Cache& cache, const assay_device_ref& device,
+            std::string_view wanted) {
+    const std::string no_mma = mma_refusal(l, cache), no_wgmma = wgmma_refusal(l, cache, device);
+    if (wanted == "auto")
+        return no_wgmma.empty() ? Tier::wgmma : no_mma.empty() ? Tier::mma : Tier::plain;
     if (wanted == "plain") return Tier::plain;
-    if (wanted != "mma")
+    if (wanted != "mma" && wanted != "wgmma")
         throw sdk::Error{ASSAY_UNSUPPORTED, "option tier is \"" + std::string{wanted} +
-                                                "\"; known: auto, plain, mma"};
-    if (!words.empty()) throw sdk::Error{ASSAY_UNSUPPORTED, "tier mma: " + words};
-    return Tier::mma;
+                                                "\"; known: auto, plain, mma, wgmma"};
+    const std::string& words = wanted == "mma" ? no_mma : no_wgmma;
+    if (!words.empty())
+        throw sdk::Error{ASSAY_UNSUPPORTED, "tier " + std::string{wanted} + ": " + words};
+    return wanted == "mma" ? Tier::mma : Tier::wgmma;
 }
 
 void shape(const Instance& in, const LayerPlan& plan, Geometry& g) {
     if (plan.tier == Tier::plain) {
         g.few_rows = g.many_rows = kPlainRows;
         g.wanted_items = 4 * in.num_units;
+        return;
+    }
+    if (plan.tier == Tier::wgmma) {
+        // Up to 16 heads, 64 rows would be three quarters padding: mma.sync reads faster there.
+        const bool is_narrow = g.group <= kSmallRows;
+        g.few_rows = is_narrow ? kSmallRows : kWgmmaRows;
+        g.many_rows = is_narrow && g.topk != 0 ? kSmallRows : kWgmmaRows;
+        g.wanted_items = is_narrow ? 2 * in.num_units : in.num_units;
         return;
     }
     const bool has_large = in.shared_bytes >= mma_shared_bytes(kLargeRows);
@@ -51,13 +71,17 @@ cudaError_t attend(const Instance& in, const LayerPlan& plan, const AttendParams
                    int many_items, const assay_stream* s) {
     if (plan.tier == Tier::plain)
         return launch_plain(p, in.cache.dtype, has_few ? 4 * in.num_units : 0, many_items, s);
+    const auto queue = [&](std::int32_t rows, int items) {
+        return plan.tier == Tier::wgmma && rows == kWgmmaRows
+                   ? launch_wgmma(p, in.cache.dtype, items, in.num_units, s)
+                   : launch_mma(p, in.cache.dtype, rows, items, in.num_units, s);
+    };
     if (has_few) {
-        const cudaError_t error =
-            launch_mma(p, in.cache.dtype, p.shape.few_rows, 0, in.num_units, s);
+        const cudaError_t error = queue(p.shape.few_rows, 0);
         if (error != cudaSuccess) return error;
     }
     if (many_items == 0) return cudaSuccess;
-    return launch_mma(p, in.cache.dtype, p.shape.many_rows, many_items, in.num_units, s);
+    return queue(p.shape.many_rows, many_items);
 }
 
 std::int64_t score_stride(const Instance& in) {

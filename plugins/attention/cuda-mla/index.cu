@@ -28,6 +28,31 @@ __device__ int padded_dim(int dim) {
     return (dim + 7) / 8 * 8 + 4;
 }
 
+/// This warp's keys [k0 + its first, + kWarpKeys) to shared memory; zeros past the last one. All
+/// copies are under way at once where rows are whole pieces of 16 bytes.
+__device__ void load_keys(const IndexParams& p, int seq, int k0, int steps, int stride, float* to) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+    const std::int32_t* blocks = p.batch.block_table + std::int64_t{seq} * p.batch.max_blocks;
+    const int k = k0 + warp * kWarpKeys + lane % kWarpKeys;
+    const std::int64_t own = k < p.batch.kv_len[seq] ? slot_of(p.batch, blocks, k) : -1;
+    const bool is_whole = p.dim % 4 == 0;
+#pragma unroll 4
+    for (int r = 0; r < kWarpKeys; ++r) {
+        const std::int64_t slot = __shfl_sync(0xffffffffu, own, r);
+        const float* from = p.keys + (slot < 0 ? 0 : slot) * p.dim;
+        if (is_whole) {
+            for (int d = 4 * lane; d < 8 * steps; d += 128) {
+                const bool is_there = slot >= 0 && d < p.dim;
+                copy_async(shared_address(to + r * stride + d), is_there ? from + d : p.keys, is_there);
+            }
+        } else {
+            for (int d = lane; d < 8 * steps; d += 32) to[r * stride + d] = slot >= 0 && d < p.dim ? from[d] : 0.0F;
+        }
+    }
+    commit_copies();
+    wait_copies<0>();
+}
+
 __global__ void __launch_bounds__(kThreads) index_scores(const IndexParams p) {
     extern __shared__ float shared[];
     cuda::wait_for_inputs();
@@ -49,18 +74,13 @@ __global__ void __launch_bounds__(kThreads) index_scores(const IndexParams p) {
         if (visible <= p.topk || k0 >= visible) continue;
         if (seq != loaded) {
             __syncthreads();
-            const std::int32_t* blocks = p.batch.block_table + std::int64_t{seq} * p.batch.max_blocks;
-            const int kv_len = p.batch.kv_len[seq];
-            for (int r = warp; r < kKeys; r += kWarps) {
-                const std::int64_t slot = k0 + r < kv_len ? slot_of(p.batch, blocks, k0 + r) : -1;
-                for (int d = lane; d < 8 * steps; d += 32)
-                    keys[r * stride + d] = slot >= 0 && d < p.dim ? p.keys[slot * p.dim + d] : 0.0F;
-            }
+            load_keys(p, seq, k0, steps, stride, keys + warp * kWarpKeys * stride);
             loaded = seq;
         }
         float score[2][2] = {};  // [8 keys][of this lane]
         for (int tile = 0; tile < head_tiles; ++tile) {
             __syncthreads();
+#pragma unroll
             for (int r = warp; r < 16; r += kWarps) {
                 const int head = tile * 16 + r;
                 const std::int64_t from = token * p.q.row_stride + head * p.q.head_stride;

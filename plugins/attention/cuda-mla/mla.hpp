@@ -21,6 +21,11 @@ cudaError_t launch_mma(const AttendParams& p, std::int32_t kv_dtype, std::int32_
 /// Dynamic shared memory of a block.
 [[nodiscard]] std::uint64_t mma_shared_bytes(std::int32_t rows);
 
+/// Tensor cores through wgmma; compute capability 9.0, blocks of kWgmmaRows rows.
+constexpr std::int32_t kWgmmaRows = 64;
+cudaError_t launch_wgmma(const AttendParams& p, std::int32_t kv_dtype, int items, int num_units,
+                         const assay_stream* s);
+
 /// score(t, s) of the ABI, for the tokens of a wave.
 struct IndexParams {
     BatchParams batch;

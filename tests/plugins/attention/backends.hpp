@@ -18,13 +18,15 @@ inline const std::vector<Backend>& backends() {
         {"cuda-gqa", "mma", ASSAY_F16},   {"cuda-gqa", "mma", ASSAY_BF16},
         {"cuda-gqa", "wgmma", ASSAY_F16}, {"cuda-gqa", "wgmma", ASSAY_BF16},
         {"cuda-mla", "plain", ASSAY_F32}, {"cuda-mla", "plain", ASSAY_F16},
-        {"cuda-mla", "mma", ASSAY_F16},   {"cuda-mla", "mma", ASSAY_BF16}};
+        {"cuda-mla", "mma", ASSAY_F16},   {"cuda-mla", "mma", ASSAY_BF16},
+        {"cuda-mla", "wgmma", ASSAY_F16}, {"cuda-mla", "wgmma", ASSAY_BF16}};
     return kBackends;
 }
 inline const std::vector<Backend>& default_backends() {
     static const std::vector<Backend> kBackends{{"cuda-mla", "plain", ASSAY_F32},
                                                 {"cuda-mla", "mma", ASSAY_F16},
-                                                {"cuda-mla", "mma", ASSAY_BF16}};
+                                                {"cuda-mla", "mma", ASSAY_BF16},
+                                                {"cuda-mla", "wgmma", ASSAY_BF16}};
     return kBackends;
 }
 

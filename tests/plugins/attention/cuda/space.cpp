@@ -51,6 +51,7 @@ Space::Space() {
 
 Space::~Space() {
     for (const Array& a : arrays_) cudaFree(a.device);
+    if (graph_ != nullptr) cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph_));
     cudaStreamDestroy(native(stream_));
 }
 
@@ -77,19 +78,29 @@ void Space::wait() {
     check(cudaStreamSynchronize(native(stream_)), "a kernel");
 }
 
+void Space::update(const void* host, const void* with, std::size_t bytes) {
+    for (const Array& a : arrays_)
+        if (a.host == host)
+            check(cudaMemcpyAsync(a.device, with, bytes, cudaMemcpyHostToDevice, native(stream_)), "update");
+}
+
 void Space::begin_capture() {
     check(cudaStreamBeginCapture(native(stream_), cudaStreamCaptureModeThreadLocal), "begin of capture");
 }
 
-void Space::launch_captured(int times) {
+void Space::end_capture() {
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t exec = nullptr;
     check(cudaStreamEndCapture(native(stream_), &graph), "end of capture");
     check(cudaGraphInstantiate(&exec, graph, 0), "graph");
-    for (int i = 0; i < times; ++i) check(cudaGraphLaunch(exec, native(stream_)), "graph launch");
+    check(cudaGraphDestroy(graph), "graph");
+    graph_ = exec;
+}
+
+void Space::replay(int times) {
+    for (int i = 0; i < times; ++i)
+        check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph_), native(stream_)), "graph launch");
     wait();
-    cudaGraphExecDestroy(exec);
-    cudaGraphDestroy(graph);
 }
 
 }  // namespace attention_test

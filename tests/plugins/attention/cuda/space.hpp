@@ -30,17 +30,21 @@ public:
     void leave();
     /// Waits for the stream; the arrays stay.
     void wait();
-    /// Records what `body` queues, as a graph, and launches it `times`.
+    /// Overwrites the device's copy of a host array, in stream order.
+    void update(const void* host, const void* with, std::size_t bytes);
+    /// Records what `body` queues as a graph, without running it.
     template <class Body>
-    void replay(int times, Body&& body) {
+    void capture(Body&& body) {
         begin_capture();
         body();
-        launch_captured(times);
+        end_capture();
     }
+    /// Launches the recorded graph and waits.
+    void replay(int times);
 
 private:
     void begin_capture();
-    void launch_captured(int times);
+    void end_capture();
 
     struct Array {
         void *host, *device;
@@ -48,6 +52,7 @@ private:
     };
     std::vector<Array> arrays_;
     assay_stream stream_{};
+    void* graph_ = nullptr;  // executable
 };
 
 }  // namespace attention_test
