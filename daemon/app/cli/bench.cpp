@@ -68,6 +68,26 @@ double read_bandwidth(const plugin::WorkerLanes& lanes) {
     return median(rates);
 }
 
+/// Bandwidth of a device's own memory, GB/s: bytes read and bytes written by copies far larger than its cache.
+/// 0 where the memory does not suffice for two such buffers.
+double copy_bandwidth(const Stack& stack) {
+    constexpr std::uint64_t kBytes = std::uint64_t{1} << 30U;
+    constexpr int kCopies = 10;
+    const plugin::Device& device = *stack.resolution.device;
+    std::uint64_t free = 0, total = 0;
+    if (device.api().memory(device.self(), &free, &total) != ASSAY_OK || free < 3 * kBytes) return 0;
+    const plugin::Buffer from = device.alloc(kBytes), to = device.alloc(kBytes);
+    std::vector<double> rates;
+    for (int run = 0; run < 5; ++run) {
+        stack.stream->sync();
+        const auto begin = Clock::now();
+        for (int i = 0; i < kCopies; ++i) device.copy(to.data(), from.data(), kBytes, *stack.stream);
+        stack.stream->sync();
+        rates.push_back(2.0 * kCopies * static_cast<double>(kBytes) / seconds_since(begin) / 1e9);
+    }
+    return median(rates);
+}
+
 /// Bytes of KV that one decode step reads for one sequence of `length` tokens.
 double kv_bytes(const Stack& stack, double length) {
     double bytes = 0;
@@ -134,13 +154,16 @@ void run(const Options& o) {
         throw base::StartError{base::ExitCode::usage,
                                "--prompt and --generate: " + std::to_string(o.prompt + o.generate) +
                                    " tokens, the model's context holds " + std::to_string(stack.context_length())};
-    const double bandwidth = stack.resolution.device->host_visible() ? read_bandwidth(*stack.lanes) : 0;
+    const bool is_host = stack.resolution.device->host_visible();
+    const double bandwidth = is_host ? read_bandwidth(*stack.lanes) : copy_bandwidth(stack);
 
     boost::json::array rows;
     if (!o.json) {
         std::printf("%s%d prompt and %d generated tokens, median of %d runs\n",
                     stack.plan_text().c_str(), o.prompt, o.generate, o.repeat);
-        if (bandwidth > 0) std::printf("memory read bandwidth %.1f GB/s with %u lanes\n", bandwidth, stack.lanes->width());
+        if (bandwidth > 0 && is_host)
+            std::printf("memory read bandwidth %.1f GB/s with %u lanes\n", bandwidth, stack.lanes->width());
+        if (bandwidth > 0 && !is_host) std::printf("copy bandwidth of the device's memory %.1f GB/s\n", bandwidth);
         std::printf("\n%6s %16s %16s %12s %8s\n", "batch", "prefill tok/s", "decode tok/s", "GB/s read", "of limit");
     }
     for (const int batch : o.batch) {

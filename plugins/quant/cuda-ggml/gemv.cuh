@@ -95,6 +95,10 @@ __host__ __device__ inline std::int32_t num_pairs(const GemvArgs& a) {
 
 __device__ inline RowPair pair_of(const GemvArgs& a, std::int32_t pair) {
     if (a.glu.kind != ASSAY_GLU_NONE) return {0, {pair, pair}};
+    if (a.num_outputs == 1) {
+        if (a.is_single) return {0, {pair, -1}};
+        return {0, {2 * pair, 2 * pair + 1 < a.out[0].rows ? 2 * pair + 1 : -1}};
+    }
     const auto pairs_of = [&](std::int32_t i) { return a.is_single ? a.out[i].rows : (a.out[i].rows + 1) / 2; };
     std::int32_t i = 0;
     while (i + 1 < a.num_outputs && pair >= pairs_of(i)) pair -= pairs_of(i++);
@@ -142,13 +146,9 @@ __device__ inline void write_pair(const GemvArgs& a, const RowPair& rows, const 
     if (rows.row[1] >= 0) put(rows.row[1], with_bias(out, rows.row[1], v1));
 }
 
-/// Weights are read once: they should not push x out of the caches.
+/// Cached in L1: the two loads of a lane lie in one sector.
 __device__ inline uint4 load16(const std::uint8_t* p) {
-    uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(p));
-    return v;
+    return __ldg(reinterpret_cast<const uint4*>(p));
 }
 
 /// Blocks that walk the pairs together, so that all multiprocessors have work and x is prepared seldom.

@@ -19,11 +19,17 @@ __device__ int4 x16(const std::uint8_t* row, int at) {
     return *reinterpret_cast<const int4*>(row + at);
 }
 
+constexpr int planes_of(FormatId id) {
+    return id == FormatId::q6_k ? 4 : id == FormatId::q8_0 ? 2 : 1;
+}
+
+/// Where a row begins in each plane.
+template <FormatId kId>
 struct RowPlanes {
-    const std::uint8_t* at[kMaxFields];
+    const std::uint8_t* at[planes_of(kId)];
     __device__ RowPlanes(const WeightView& w, std::int64_t row) {
 #pragma unroll
-        for (int p = 0; p < kMaxFields; ++p) at[p] = w.plane[p] + (w.plane[p] != nullptr ? row * w.row_bytes[p] : 0);
+        for (int p = 0; p < planes_of(kId); ++p) at[p] = w.plane[p] + row * w.row_bytes[p];
     }
 };
 
@@ -51,7 +57,7 @@ struct Unit<FormatId::q8_0> {
         uint4 q[2];
         unsigned d;
     };
-    __device__ static Raw load(const RowPlanes& row, int u) {
+    __device__ static Raw load(const RowPlanes<FormatId::q8_0>& row, int u) {
         const std::uint8_t* at = row.at[0] + 32 * u;
         return {{load16(at), load16(at + 16)}, __ldg(reinterpret_cast<const unsigned short*>(row.at[1]) + u)};
     }
@@ -112,7 +118,7 @@ struct Unit<FormatId::q4_k> : KUnit {
     struct Raw {
         uint4 q[2], head;
     };
-    __device__ static Raw load(const RowPlanes& row, int u) {
+    __device__ static Raw load(const RowPlanes<FormatId::q4_k>& row, int u) {
         const std::uint8_t *block = row.at[0] + u / 4 * 144, *at = block + 16 + u % 4 * 32;
         return {{load16(at), load16(at + 16)}, __ldg(reinterpret_cast<const uint4*>(block))};
     }
@@ -136,7 +142,7 @@ struct Unit<FormatId::q5_k> : KUnit {
     struct Raw {
         uint4 q[2], fifth[2], head;
     };
-    __device__ static Raw load(const RowPlanes& row, int u) {
+    __device__ static Raw load(const RowPlanes<FormatId::q5_k>& row, int u) {
         const std::uint8_t *block = row.at[0] + u / 4 * 176, *at = block + 48 + u % 4 * 32;
         return {{load16(at), load16(at + 16)},
                 {__ldg(reinterpret_cast<const uint4*>(block + 16)), __ldg(reinterpret_cast<const uint4*>(block + 32))},
@@ -168,7 +174,7 @@ struct Unit<FormatId::q6_k> {
         uint4 q[2], high[2];
         unsigned scales[2], d;
     };
-    __device__ static Raw load(const RowPlanes& row, int u) {
+    __device__ static Raw load(const RowPlanes<FormatId::q6_k>& row, int u) {
         const int block = u / 4, half = u % 4 / 2;
         const std::uint8_t *low = row.at[0] + 32 * u, *high = row.at[1] + block * 64 + 32 * half;
         const auto* scales = reinterpret_cast<const unsigned short*>(row.at[2] + block * 16 + 8 * half + 2 * (u % 2));
@@ -264,8 +270,8 @@ __global__ void __launch_bounds__(threads_of(kX), 2)
         const GemvOutput &out0 = a.out[rows.i], &out1 = a.out[is_glu ? 1 : rows.i];
         const std::int64_t base0 = static_cast<std::int64_t>(segment.expert) * out0.rows;
         const std::int64_t base1 = static_cast<std::int64_t>(segment.expert) * out1.rows;
-        const RowPlanes row0{out0.w, base0 + rows.row[0]};
-        const RowPlanes row1{out1.w, base1 + (rows.row[1] >= 0 ? rows.row[1] : rows.row[0])};
+        const RowPlanes<kId> row0{out0.w, base0 + rows.row[0]};
+        const RowPlanes<kId> row1{out1.w, base1 + (rows.row[1] >= 0 ? rows.row[1] : rows.row[0])};
         const bool has_second = rows.row[1] >= 0;
         float sum[kX][2] = {};
 #pragma unroll 1

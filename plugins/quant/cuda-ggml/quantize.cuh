@@ -24,6 +24,16 @@ __device__ inline const GroupMeta* meta_of(const std::uint8_t* row, int k) {
     return reinterpret_cast<const GroupMeta*>(row + k);
 }
 
+/// a / b, correctly rounded, for quotients and divisors that are normal numbers: without the branches of the
+/// general division.
+__device__ inline float divide_normal(float a, float b) {
+    float r;
+    asm("rcp.approx.f32 %0, %1;" : "=f"(r) : "f"(b));
+    r = fmaf(fmaf(-b, r, 1.0f), r, r);
+    const float q = a * r;
+    return fmaf(fmaf(-b, q, a), r, q);
+}
+
 /// Four elements of a group that eight lanes hold together. @return what the rounding left
 __device__ inline float4 quantize_group(float4 v, std::uint8_t* row, int k, int group, int sub, bool is_active) {
     const auto magnitude = [](float x) { return __float_as_uint(x) & 0x7fffffffu; };
@@ -33,8 +43,10 @@ __device__ inline float4 quantize_group(float4 v, std::uint8_t* row, int k, int 
         peak_bits = max(peak_bits, __shfl_xor_sync(0xffffffffu, peak_bits, offset));
     const bool is_finite = peak_bits < 0x7f800000u, is_zero = peak_bits < 0x04800000u;  // 2^-118
     const float peak = __uint_as_float(peak_bits);
-    const float inverse = is_finite && !is_zero ? 127.0f / peak : 0.0f;
-    const float scale = !is_finite ? __uint_as_float(0x7fffffffu) : is_zero ? 0.0f : peak / 127.0f;
+    // Beyond 2^120 the reciprocal would not be a normal number.
+    const float down = peak_bits < 0x7b800000u ? 1.0f : 0x1p-8f;
+    const float inverse = is_finite && !is_zero ? divide_normal(127.0f, peak * down) * down : 0.0f;
+    const float scale = !is_finite ? __uint_as_float(0x7fffffffu) : is_zero ? 0.0f : divide_normal(peak, 127.0f);
     const int q[4] = {is_finite ? __float2int_rn(v.x * inverse) : 0, is_finite ? __float2int_rn(v.y * inverse) : 0,
                       is_finite ? __float2int_rn(v.z * inverse) : 0, is_finite ? __float2int_rn(v.w * inverse) : 0};
     int sum = q[0] + q[1] + q[2] + q[3];
@@ -58,7 +70,8 @@ __device__ inline float4 quantize_group(float4 v, std::uint8_t* row, int k, int 
 __device__ inline void quantize_row(const float* x, int k, int planes, std::uint8_t* out, int thread, int num_threads) {
     const int sub = thread % 8, groups = k / kGroup;
     const bool is_aligned = reinterpret_cast<std::uintptr_t>(x) % 16 == 0;
-#pragma unroll 4
+    // Not unrolled: a short launch waits for its code to arrive as much as for its data.
+#pragma unroll 1
     for (int first = thread / 32 * 4; first < groups; first += num_threads / 8) {
         const int group = first + thread % 32 / 8;
         const bool is_active = group < groups;
@@ -72,8 +85,8 @@ __device__ inline void quantize_row(const float* x, int k, int planes, std::uint
             else
                 v = make_float4(at[0], at[1], at[2], at[3]);
         }
-        const float4 rest = quantize_group(v, out, k, group, sub, is_active);
-        if (planes == 2) quantize_group(rest, out + quantized_bytes(k), k, group, sub, is_active);
+        for (int plane = 0; plane < planes; ++plane)
+            v = quantize_group(v, out + plane * quantized_bytes(k), k, group, sub, is_active);
     }
 }
 
