@@ -6,6 +6,7 @@
 
 #include "cxx/plugin.hpp"
 #include "daemon/base/check.hpp"
+#include "daemon/plugin/boundary.hpp"
 
 namespace engine {
 
@@ -60,7 +61,7 @@ void Sampler::require_ops() const {
         assay_error why = sdk::make_error();
         if (device_.ops().supports(device_.self(), op, ASSAY_F32, &why) != ASSAY_OK)
             throw base::ConfigError{"device plugin \"" + device_.id() + "\" lacks an op that sampling needs (op " +
-                                    std::to_string(op) + ", f32): " + why.text};
+                                    std::to_string(op) + ", f32): " + plugin::words(why)};
     }
 }
 

@@ -7,6 +7,7 @@
 
 #include "cxx/plugin.hpp"
 #include "daemon/base/error.hpp"
+#include "daemon/plugin/boundary.hpp"
 
 namespace model {
 namespace {
@@ -125,7 +126,7 @@ std::vector<float> KvbReader::widened(const Source& source, std::int64_t rows, s
     if (source.quant.api().rows(source.quant.self(), &weight, ids.as<std::int32_t>(), rows, &view, stream_.get(),
                                 &err) != ASSAY_OK)
         throw base::AssayError{"plugin \"" + source.quant.id() + "\": tensor \"" + source.tensor.name +
-                               "\": " + err.text};
+                               "\": " + plugin::words(err)};
     stream_.sync();
     copy(out.data(), floats.data(), floats.bytes());
     return out;

@@ -57,13 +57,16 @@ void Launcher::run_matmul(const char* op, std::int32_t kind, assay_matmul& args,
                           const plugin::Quant& quant) {
     if (failed_) return;
     assay_error err = sdk::make_error();
-    if (interceptor_ != nullptr)
-        return check(op, quant.id(), interceptor_->matmul({op, layer_}, kind, args, quant, &err), err.text);
+    if (interceptor_ != nullptr) {
+        const assay_status status = interceptor_->matmul({op, layer_}, kind, args, quant, &err);
+        return check(op, quant.id(), status, plugin::words(err));
+    }
     const assay_quant& api = quant.api();
     const auto call = kind == ASSAY_Q_GROUPED   ? api.grouped_matmul
                       : kind == ASSAY_Q_BATCHED ? api.batched_matmul
                                                 : api.matmul;
-    check(op, quant.id(), call(quant.self(), &args, stream_, &err), err.text);
+    const assay_status status = call(quant.self(), &args, stream_, &err);
+    check(op, quant.id(), status, plugin::words(err));
 }
 
 void Launcher::matmul(const char* op, const assay_tensor& x, std::initializer_list<Product> products,
@@ -132,15 +135,15 @@ void Launcher::rows(const char* op, const Weight& w, const std::int32_t* ids, co
         interceptor_ != nullptr
             ? interceptor_->rows({op, layer_}, w, ids, out, &err)
             : w.quant->api().rows(w.quant->self(), &w.abi, ids, out.shape[0], &out, stream_, &err);
-    check(op, w.quant->id(), status, err.text);
+    check(op, w.quant->id(), status, plugin::words(err));
 }
 
 void Launcher::prepare(const plugin::Attention& plugin, const assay_attn_batch& batch, std::int32_t phase,
                        void* plan) {
     if (failed_ || plugin.api().prepare == nullptr) return;
     assay_error err = sdk::make_error();
-    check("attention.prepare", plugin.id(),
-          plugin.api().prepare(plugin.self(), &batch, phase, plan, stream_, &err), err.text);
+    const assay_status status = plugin.api().prepare(plugin.self(), &batch, phase, plan, stream_, &err);
+    check("attention.prepare", plugin.id(), status, plugin::words(err));
 }
 
 void Launcher::append(const plugin::Attention& plugin, std::uint32_t layer, const assay_attn_args& args) {
@@ -149,7 +152,7 @@ void Launcher::append(const plugin::Attention& plugin, std::uint32_t layer, cons
     const assay_status status = interceptor_ != nullptr
                                     ? interceptor_->append({"attention.append", layer_}, plugin, layer, args, &err)
                                     : plugin.api().append(plugin.self(), layer, &args, stream_, &err);
-    check("attention.append", plugin.id(), status, err.text);
+    check("attention.append", plugin.id(), status, plugin::words(err));
 }
 
 void Launcher::index(const plugin::Attention& plugin, std::uint32_t layer, const assay_attn_index_args& args) {
@@ -158,7 +161,7 @@ void Launcher::index(const plugin::Attention& plugin, std::uint32_t layer, const
     const assay_status status = interceptor_ != nullptr
                                     ? interceptor_->index({"attention.index", layer_}, plugin, layer, args, &err)
                                     : plugin.api().index(plugin.self(), layer, &args, stream_, &err);
-    check("attention.index", plugin.id(), status, err.text);
+    check("attention.index", plugin.id(), status, plugin::words(err));
 }
 
 void Launcher::attend(const plugin::Attention& plugin, std::uint32_t layer, const assay_attn_args& args) {
@@ -167,7 +170,7 @@ void Launcher::attend(const plugin::Attention& plugin, std::uint32_t layer, cons
     const assay_status status = interceptor_ != nullptr
                                     ? interceptor_->attend({"attention.run", layer_}, plugin, layer, args, &err)
                                     : plugin.api().run(plugin.self(), layer, &args, stream_, &err);
-    check("attention.run", plugin.id(), status, err.text);
+    check("attention.run", plugin.id(), status, plugin::words(err));
 }
 
 void Launcher::copy_bytes(const char* name, void* dst, const void* src, std::uint64_t bytes) {

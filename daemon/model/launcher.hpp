@@ -7,6 +7,7 @@
 #include "abi/plugin.h"
 #include "daemon/model/event.hpp"
 #include "daemon/model/weights.hpp"
+#include "daemon/plugin/boundary.hpp"
 #include "daemon/plugin/instance.hpp"
 
 namespace model {

@@ -3,6 +3,7 @@
 #include "cxx/plugin.hpp"
 #include "daemon/base/check.hpp"
 #include "daemon/base/error.hpp"
+#include "daemon/plugin/boundary.hpp"
 
 namespace model {
 namespace {
@@ -56,7 +57,7 @@ ModelFile::ModelFile(plugin::Source source, const assay_loader* api, const std::
     config.num_options = static_cast<std::uint32_t>(abi_options.size());
     assay_error err = sdk::make_error();
     if (api_->open(source_.host, &config, path.c_str(), &handle_, &err) != ASSAY_OK)
-        throw base::ModelError{err.text};
+        throw base::ModelError{plugin::words(err)};
     try {
         read_metadata();
         read_tensors();
@@ -123,7 +124,7 @@ const void* ModelFile::map(const FileTensor& tensor) const {
     const void* data = nullptr;
     const assay_status status = api_->map(handle_, tensor.file, tensor.offset, tensor.bytes, &data, &err);
     if (status == ASSAY_UNSUPPORTED) return nullptr;
-    if (status != ASSAY_OK) throw base::ModelError{"tensor \"" + tensor.name + "\": " + err.text};
+    if (status != ASSAY_OK) throw base::ModelError{"tensor \"" + tensor.name + "\": " + plugin::words(err)};
     mappings_.push_back({tensor.file, data, tensor.bytes});
     return data;
 }
@@ -132,7 +133,7 @@ void ModelFile::read(const FileTensor& tensor, std::uint64_t offset, std::uint64
     CHECK(offset <= tensor.bytes && bytes <= tensor.bytes - offset);
     assay_error err = sdk::make_error();
     if (api_->read(handle_, tensor.file, tensor.offset + offset, bytes, dst, &err) != ASSAY_OK)
-        throw base::ModelError{"tensor \"" + tensor.name + "\": " + err.text};
+        throw base::ModelError{"tensor \"" + tensor.name + "\": " + plugin::words(err)};
 }
 
 }  // namespace model

@@ -71,6 +71,12 @@ std::string reason(int error) {
 
 }  // namespace
 
+std::uint64_t bytes_read(const ModelFile& file, const AuditReport& audit) {
+    std::uint64_t bytes = 0;
+    for (const FileTensor* tensor : tensors_read(file, audit)) bytes += tensor->bytes;
+    return bytes;
+}
+
 std::uint64_t available_memory() {
     std::ifstream in{"/proc/meminfo"};
     std::string key, unit;

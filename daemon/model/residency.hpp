@@ -31,6 +31,9 @@ struct Residency {
 Residency make_resident(const ModelFile& file, const AuditReport& audit, const assay_lanes* lanes,
                         const ResidencyOptions& options, const std::function<void(std::uint64_t bytes)>& on_bytes = {});
 
+/// Bytes of the tensors that the model reads, as they are stored.
+[[nodiscard]] std::uint64_t bytes_read(const ModelFile& file, const AuditReport& audit);
+
 /// Memory that can be had without pushing out anything in use (MemAvailable), in bytes; 0 = unknown.
 [[nodiscard]] std::uint64_t available_memory();
 

@@ -4,6 +4,7 @@
 
 #include "cxx/plugin.hpp"
 #include "daemon/base/error.hpp"
+#include "daemon/plugin/boundary.hpp"
 #include "daemon/model/runner_buffers.hpp"
 
 namespace model {
@@ -70,7 +71,7 @@ void Runner::require_ops() const {
         assay_error why = sdk::make_error();
         if (device_.ops().supports(device_.self(), op, ASSAY_F32, &why) != ASSAY_OK)
             throw base::ConfigError{"device plugin \"" + device_.id() + "\" lacks an op that " + h_.arch +
-                                    " needs (op " + std::to_string(op) + ", f32): " + why.text};
+                                    " needs (op " + std::to_string(op) + ", f32): " + plugin::words(why)};
     }
 }
 
@@ -257,7 +258,7 @@ void Runner::size_workspaces() {
                            &plan_bytes, &workspace, &err) != ASSAY_OK)
             throw base::ConfigError{"attention plugin \"" + a->id() + "\": cannot serve " +
                                     std::to_string(limits_.max_seqs) + " sequences of up to " +
-                                    std::to_string(limits_.max_kv_len) + " tokens: " + err.text};
+                                    std::to_string(limits_.max_kv_len) + " tokens: " + plugin::words(err)};
         attention = std::max(attention, workspace);
         plan = std::max(plan, plan_bytes);
     }

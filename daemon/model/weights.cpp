@@ -6,6 +6,7 @@
 
 #include "cxx/plugin.hpp"
 #include "daemon/base/error.hpp"
+#include "daemon/plugin/boundary.hpp"
 #include "daemon/model/fused_tensors.hpp"
 #include "daemon/model/kv_b.hpp"
 #include "daemon/model/needs.hpp"
@@ -97,7 +98,10 @@ struct Weights::Loader {
     /// Stored bytes where the device can read them.
     const void* place(const FileTensor& tensor, const Extent& extent) {
         if (device.host_visible() && extent.num_runs == 1)
-            if (const void* mapped = file.map(tensor)) return static_cast<const char*>(mapped) + extent.offset;
+            if (const void* mapped = file.map(tensor)) {
+                out.mapped_bytes_ += extent.bytes();
+                return static_cast<const char*>(mapped) + extent.offset;
+            }
         const plugin::Buffer& buffer = out.buffers_.emplace_back(device.alloc(extent.bytes()));
         read(tensor, extent, buffer);
         return buffer.data();
@@ -166,7 +170,7 @@ struct Weights::Loader {
             if (w.quant->api().rows(w.quant->self(), &w.abi, ids.as<std::int32_t>(), w.abi.rows, &rows,
                                     stream.get(), &err) != ASSAY_OK)
                 throw base::AssayError{"plugin \"" + w.quant->id() + "\": tensor \"" + tensor.name +
-                                       "\": " + err.text};
+                                       "\": " + plugin::words(err)};
             stream.sync();
         }
         w.quant = nullptr;

@@ -64,6 +64,8 @@ public:
     /// Bytes that one decode step of one sequence reads of the matrices (active experts only).
     [[nodiscard]] std::uint64_t active_bytes() const { return active_bytes_; }
     [[nodiscard]] std::uint64_t total_bytes() const { return total_bytes_; }
+    /// Those of them that lie in the mapped file: the system counts such memory as free.
+    [[nodiscard]] std::uint64_t mapped_bytes() const { return mapped_bytes_; }
     /// What the plan says of weights that are not held as they are stored: one line each.
     [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
@@ -75,7 +77,7 @@ private:
     std::vector<Roles> layers_;
     std::deque<plugin::Buffer> buffers_;
     RopeFactors rope_factors_;
-    std::uint64_t active_bytes_ = 0, total_bytes_ = 0;
+    std::uint64_t active_bytes_ = 0, total_bytes_ = 0, mapped_bytes_ = 0;
     std::vector<std::string> notes_;
     std::set<std::string> layouts_;  ///< names of packed layouts, which weights point at
 };

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "abi/common.h"
+
 #include <exception>
 #include <string>
 
@@ -17,6 +19,12 @@ template <class Call>
     } catch (...) {
         return std::string{"let a C++ exception of unknown type out of "} + where;
     }
+}
+
+/// What a call said of its failure, ended where the buffer ends: a plugin may have filled all of it.
+[[nodiscard]] inline const char* words(assay_error& err) noexcept {
+    err.text[sizeof err.text - 1] = '\0';
+    return err.text;
 }
 
 }  // namespace plugin

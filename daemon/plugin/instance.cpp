@@ -2,6 +2,7 @@
 
 #include "cxx/plugin.hpp"
 #include "daemon/base/error.hpp"
+#include "daemon/plugin/boundary.hpp"
 
 namespace plugin {
 
@@ -47,7 +48,7 @@ Device::Device(Source source, const assay_device* api, int ordinal, const Option
     assay_error err = sdk::make_error();
     if (api_->open(source_.host, &config, &self_, &ref_, &err) != ASSAY_OK)
         throw base::ConfigError{"device plugin \"" + source_.id + "\": device " +
-                                std::to_string(ordinal) + " cannot be opened: " + err.text};
+                                std::to_string(ordinal) + " cannot be opened: " + words(err)};
 }
 
 Device::~Device() { api_->close(self_); }
@@ -59,7 +60,7 @@ Buffer Device::alloc(std::uint64_t bytes, assay_space space) const {
     void* data = nullptr;
     if (api_->alloc(self_, space, bytes + 2 * kMarginBytes, &data, &err) != ASSAY_OK)
         throw base::ConfigError{"device plugin \"" + source_.id + "\": cannot allocate " +
-                                std::to_string(bytes) + " bytes: " + err.text};
+                                std::to_string(bytes) + " bytes: " + words(err)};
     buffer.device_ = this;
     buffer.space_ = space;
     buffer.data_ = static_cast<char*>(data) + kMarginBytes;
@@ -77,7 +78,7 @@ void Device::copy(void* dst, const void* src, std::uint64_t bytes, const Stream&
 Stream::Stream(const Device& device, const assay_lanes* lanes, int priority) : device_{device} {
     assay_error err = sdk::make_error();
     if (device.api().stream_create(device.self(), priority, lanes, &stream_, &err) != ASSAY_OK)
-        throw base::AssayError{"device plugin \"" + device.id() + "\": no stream: " + err.text};
+        throw base::AssayError{"device plugin \"" + device.id() + "\": no stream: " + words(err)};
 }
 
 Stream::~Stream() {
@@ -88,7 +89,7 @@ Stream::~Stream() {
 void Stream::sync() const {
     assay_error err = sdk::make_error();
     if (device_.api().stream_sync(device_.self(), &stream_, &err) != ASSAY_OK)
-        throw base::AssayError{"device plugin \"" + device_.id() + "\": " + err.text};
+        throw base::AssayError{"device plugin \"" + device_.id() + "\": " + words(err)};
 }
 
 // ---- Quant ------------------------------------------------------------------------------------
@@ -104,7 +105,7 @@ Quant::Quant(Source source, const assay_quant* api, const Device& device, const 
     char tier[32] = {};
     assay_error err = sdk::make_error();
     if (api_->create(source_.host, &config, &self_, tier, &err) != ASSAY_OK)
-        throw base::ConfigError{"quant plugin \"" + source_.id + "\": " + err.text};
+        throw base::ConfigError{"quant plugin \"" + source_.id + "\": " + words(err)};
     tier[sizeof tier - 1] = '\0';
     tier_ = tier;
 }
@@ -120,7 +121,7 @@ const assay_quant_format* Quant::format(const std::string& id) const {
 std::string Quant::unsupported_reason(const assay_quant_query& query) const {
     assay_error why = sdk::make_error();
     if (api_->supports(self_, &query, &why) != ASSAY_NONE) return {};
-    return why.text[0] != '\0' ? why.text : "unsupported, and the plugin gives no reason";
+    return *words(why) != '\0' ? words(why) : "unsupported, and the plugin gives no reason";
 }
 
 // ---- Attention --------------------------------------------------------------------------------
@@ -132,7 +133,7 @@ Attention::Attention(Source source, const assay_attention* api, const assay_attn
     assay_error err = sdk::make_error();
     if (api_->create(source_.host, &config, layers.data(), static_cast<std::uint32_t>(layers.size()),
                      &self_, tier, &err) != ASSAY_OK)
-        throw base::ConfigError{"attention plugin \"" + source_.id + "\": " + err.text};
+        throw base::ConfigError{"attention plugin \"" + source_.id + "\": " + words(err)};
     tier[sizeof tier - 1] = '\0';
     tier_ = tier;
 }

@@ -26,6 +26,8 @@ void put(std::string& out, const Choice& choice) {
 
 std::string Plan::hash() const {
     std::string text;
+    put(text, loader);
+    put(text, chat_template);
     put(text, device);
     put(text, prefill);
     put(text, decode);
@@ -43,6 +45,7 @@ std::string Plan::hash() const {
 std::string Plan::to_text() const {
     std::ostringstream out;
     out << "plan " << hash() << '\n';
+    if (!loader.id.empty()) out << "  loader             " << named(loader) << '\n';
     out << "  device             " << named(device) << ": " << device_name << '\n';
     if (!prefill.id.empty()) {
         out << "  attention.prefill  " << named(prefill) << '\n';
@@ -60,6 +63,7 @@ std::string Plan::to_text() const {
             if (id == choice.id) out << ' ' << weight_format;
         out << '\n';
     }
+    if (!chat_template.empty()) out << "  chat template      " << chat_template << '\n';
     for (const auto& [id, values] : options)
         for (const auto& [key, value] : values)
             out << "  option             " << id << '.' << key << " = " << value << '\n';

@@ -7,7 +7,7 @@ namespace plugin {
 base::ConfigError refusal(const std::string& key, const std::string& requirement,
                           const std::vector<Rejected>& candidates,
                           const std::vector<std::string>& able, const std::string& kind,
-                          const std::string& found) {
+                          const std::string& found, const std::string& remedy) {
     std::string text = key + ": nothing configured serves " + requirement + ": ";
     if (candidates.empty()) text += "the list is empty";
     for (std::size_t i = 0; i < candidates.size(); ++i)
@@ -21,7 +21,9 @@ base::ConfigError refusal(const std::string& key, const std::string& requirement
         text += "\n  " + found.substr(at, end - at);
         at = end + 1;
     }
-    if (able.empty()) {
+    if (!remedy.empty()) {
+        text += "\nwhat to do: " + remedy;
+    } else if (able.empty()) {
         text += "\nwhat to do: install a plugin of kind " + kind +
                 " that serves it into a folder of plugins.folders and name it in " + key;
     } else {

@@ -22,9 +22,11 @@ struct Rejected {
 /// @param able         plugins that could, but are not configured
 /// @param kind         "attention/1"
 /// @param found        Registry::summary()
+/// @param remedy       what to do, where more is known than `able` says
 [[nodiscard]] base::ConfigError refusal(const std::string& key, const std::string& requirement,
                                         const std::vector<Rejected>& candidates,
                                         const std::vector<std::string>& able,
-                                        const std::string& kind, const std::string& found);
+                                        const std::string& kind, const std::string& found,
+                                        const std::string& remedy = {});
 
 }  // namespace plugin

@@ -1,5 +1,6 @@
 #include "daemon/plugin/resolve.hpp"
 
+#include "daemon/plugin/boundary.hpp"
 #include "daemon/plugin/refusal.hpp"
 #include "daemon/plugin/resolve_attention.hpp"
 #include "sdk/cxx/plugin.hpp"
@@ -27,7 +28,7 @@ std::shared_ptr<Device> open_one_device(Registry& registry, const Requirements& 
     if (status != ASSAY_OK || requirements.device_ordinal >= count)
         throw base::ConfigError{"device " + std::to_string(requirements.device_ordinal) +
                                 " wanted, " + std::to_string(count) + " present" +
-                                (err.text[0] != '\0' ? std::string{" ("} + err.text + ')' : "")};
+                                (*words(err) != '\0' ? std::string{" ("} + words(err) + ')' : "")};
     auto device = std::make_shared<Device>(module->source(), table, requirements.device_ordinal,
                                            options_of(requirements, id));
     plan.device = choice_of(*module, "");

@@ -52,6 +52,8 @@ struct PassedOver {
 
 /// What will serve, decided once. Data: printed at start, reported, hashed into system_fingerprint.
 struct Plan {
+    Choice loader;              ///< filled in by whoever opened the model
+    std::string chat_template;  ///< likewise: where it comes from, and the SHA-256 of its text
     Choice device;
     std::string device_name;  ///< "cpu 0: AMD EPYC …"
     std::int32_t device_arch = 0;
@@ -67,7 +69,7 @@ struct Plan {
     /// One line per role, then what was passed over and why.
     [[nodiscard]] std::string to_text() const;
     /// Identifies what computes: 16 hexadecimal digits over ids, versions, builds, tiers, layouts,
-    /// formats and options; not over paths, nor over what was passed over.
+    /// formats, options and the chat template; not over paths, nor over what was passed over.
     [[nodiscard]] std::string hash() const;
 };
 

@@ -63,6 +63,22 @@ std::string plane_text(const assay_kv_layout& layout) {
     return text;
 }
 
+// Why no cache can be made of such pages; empty when one can. The bounds are far beyond any model.
+std::string plane_problem(const assay_kv_layout& layout) {
+    constexpr std::uint32_t kMaxPageTokens = 1U << 16U;
+    constexpr std::uint64_t kMaxBytesPerToken = 1U << 24U;
+    if (layout.page_tokens > kMaxPageTokens)
+        return std::to_string(layout.page_tokens) + " tokens in a page, want at most " + std::to_string(kMaxPageTokens);
+    for (std::uint32_t i = 0; i < layout.num_planes; ++i) {
+        const std::uint64_t bytes = layout.planes[i].bytes_per_token;
+        if (layout.planes[i].width == 0) return "plane " + std::to_string(i) + " is 0 wide";
+        if (bytes == 0 || bytes > kMaxBytesPerToken)
+            return "plane " + std::to_string(i) + " has " + std::to_string(bytes) + " bytes a token, want 1 to " +
+                   std::to_string(kMaxBytesPerToken);
+    }
+    return {};
+}
+
 // One configured plugin, opened once, and what it says about the layers of this model.
 class Backend {
 public:
@@ -114,6 +130,24 @@ public:
         return {};
     }
 
+    // The page size that it would take where the configured one is what it refuses; 0 otherwise.
+    [[nodiscard]] std::uint32_t wanted_page_tokens(int phase) const {
+        if (!problem_.empty() || requirements_.page_tokens == 0) return 0;
+        assay_attn_config own = config_;
+        own.page_tokens = 0;
+        std::uint32_t page = 0;
+        for (const AttentionNeed& need : requirements_.attention_needs) {
+            assay_kv_layout layout{};
+            layout.size = sizeof layout;
+            assay_error unused = sdk::make_error();
+            if (table_->check(&own, &need.layer, phase, &unused) != ASSAY_OK ||
+                table_->kv_layout(&own, &need.layer, &layout, &unused) != ASSAY_OK)
+                return 0;
+            page = layout.page_tokens;
+        }
+        return page != requirements_.page_tokens ? page : 0;
+    }
+
     // What will run, as an instance for the layers of this model says. After judge().
     [[nodiscard]] const std::string& tier() const { return tier_; }
     [[nodiscard]] const std::string& id() const { return id_; }
@@ -128,6 +162,7 @@ private:
             assay_error err = sdk::make_error();
             const assay_status status = table_->kv_layout(&config_, &need.layer, &layout, &err);
             layout.id[sizeof layout.id - 1] = '\0';
+            for (auto& plane : layout.planes) plane.name[sizeof plane.name - 1] = '\0';
             err.text[sizeof err.text - 1] = '\0';
             if (status != ASSAY_OK)
                 layout_problem_ = need.label + ": no page layout: " + err.text;
@@ -140,6 +175,10 @@ private:
                 layout_problem_ = need.label + ": pages of " + std::to_string(layout.page_tokens) +
                                   " tokens beside pages of " +
                                   std::to_string(layouts_.front().page_tokens);
+            if (layout_problem_.empty()) {
+                const std::string plane = plane_problem(layout);
+                if (!plane.empty()) layout_problem_ = need.label + ": page layout \"" + layout.id + "\": " + plane;
+            }
             if (!layout_problem_.empty()) return;
             layouts_.push_back(layout);
         }
@@ -219,6 +258,14 @@ Judged judge_list(Backends& backends, const std::vector<std::string>& list, int 
     return out;
 }
 
+// "set kv.block_size = 16: …" when that is all that is in the way of one that is configured, else "".
+std::string page_remedy(Backends& backends, const std::vector<std::string>& list, int phase) {
+    for (const std::string& id : list)
+        if (const std::uint32_t page = backends.get(id).wanted_page_tokens(phase); page != 0)
+            return "set kv.block_size = " + std::to_string(page) + ": " + id + " serves this with such blocks";
+    return {};
+}
+
 void note_passed_over(const Judged& judged, const std::vector<std::string>& list,
                       const std::string& chosen, const char* role, Plan& plan) {
     for (const std::string& id : list) {
@@ -266,13 +313,15 @@ void resolve_attention(Registry& registry, const Requirements& requirements, Res
         throw refusal("backends.attention.prefill",
                       requirement_text(requirements, *out.device, ASSAY_PREFILL), prefill.rejected,
                       backends.able(requirements.attention_prefill, ASSAY_PREFILL, nullptr),
-                      ASSAY_KIND_ATTENTION, registry.summary(ASSAY_KIND_ATTENTION));
+                      ASSAY_KIND_ATTENTION, registry.summary(ASSAY_KIND_ATTENTION),
+                      page_remedy(backends, requirements.attention_prefill, ASSAY_PREFILL));
     Judged decode = judge_list(backends, requirements.attention_decode, ASSAY_DECODE);
     if (decode.fit.empty())
         throw refusal("backends.attention.decode",
                       requirement_text(requirements, *out.device, ASSAY_DECODE), decode.rejected,
                       backends.able(requirements.attention_decode, ASSAY_DECODE, prefill.fit[0]),
-                      ASSAY_KIND_ATTENTION, registry.summary(ASSAY_KIND_ATTENTION));
+                      ASSAY_KIND_ATTENTION, registry.summary(ASSAY_KIND_ATTENTION),
+                      page_remedy(backends, requirements.attention_decode, ASSAY_DECODE));
 
     // Prefill's order decides, then decode's: the first pair that shares its pages.
     std::vector<PassedOver> conflicts;

@@ -51,7 +51,8 @@ class Resolve : public testing::Test {
 protected:
     void SetUp() override {
         folder_.with({"device-one", "device-none", "quant-a", "quant-b", "attn-full",
-                      "attn-decode-only", "attn-other-pages", "attn-check-lies", "crash-in-open"});
+                      "attn-decode-only", "attn-other-pages", "attn-check-lies", "attn-no-bytes", "attn-many-bytes",
+                      "attn-wordy", "crash-in-open"});
         registry_.emplace(support::settings(folder_.path()));
     }
     Resolution resolve(const Requirements& r) { return plugin::resolve(*registry_, r); }
@@ -132,6 +133,26 @@ TEST_F(Resolve, ACheckThatContradictsTheTableIsNotBelieved) {
     Requirements r = requirements();
     r.attention_prefill = {"attn-check-lies"};
     EXPECT_TRUE(contains(error(r), "check() accepts a phase that its capability table does not"));
+}
+
+TEST_F(Resolve, PagesThatNoCacheCanBeMadeOfAreRefused) {
+    Requirements r = requirements();
+    r.attention_prefill = {"attn-no-bytes", "attn-many-bytes"};
+    const std::string text = error(r);
+    EXPECT_TRUE(contains(text, "attn-no-bytes: layers 0-5: page layout \"gqa.fixture/1\": plane 0 has 0 bytes a token"))
+        << text;
+    EXPECT_TRUE(contains(text, "attn-many-bytes: layers 0-5: page layout \"gqa.fixture/1\": plane 0 has 4294967295 bytes"))
+        << text;
+}
+
+TEST_F(Resolve, WordsThatFillTheirBufferEndThere) {
+    Requirements r = requirements();
+    r.attention_prefill = {"attn-wordy"};
+    const std::string text = first_line(error(r));
+    const auto begin = text.find("www");
+    ASSERT_NE(begin, std::string::npos) << text;
+    EXPECT_EQ(text.find_first_not_of('w', begin), std::string::npos) << text;
+    EXPECT_EQ(text.size() - begin, sizeof(assay_error::text) - 1);
 }
 
 TEST_F(Resolve, PrefillAndDecodeMustSharePages) {
@@ -239,6 +260,8 @@ TEST_F(Resolve, TheHashIsOfWhatComputes) {
     EXPECT_TRUE(changed([](Plan& p) { p.kv_layouts[0] = "9"; }));
     EXPECT_TRUE(changed([](Plan& p) { p.options["quant-a"] = {{"mode", "x"}}; }));
     EXPECT_TRUE(changed([](Plan& p) { p.device.id = "9"; }));
+    EXPECT_TRUE(changed([](Plan& p) { p.loader.build_id = "9"; }));
+    EXPECT_TRUE(changed([](Plan& p) { p.chat_template = "9"; }));
     EXPECT_FALSE(changed([](Plan& p) { p.prefill.path = "/elsewhere"; }));
     EXPECT_FALSE(changed([](Plan& p) { p.passed_over.clear(); }));
 }
