@@ -1,5 +1,6 @@
 #include "daemon/plugin/lanes.hpp"
 
+#include "daemon/base/cgroup.hpp"
 #include "daemon/base/check.hpp"
 
 #include <climits>
@@ -75,12 +76,13 @@ private:
 
 }  // namespace
 
-std::uint32_t WorkerLanes::num_processors() noexcept {
+std::uint32_t WorkerLanes::num_processors() {
     cpu_set_t set;
     CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
-        return static_cast<std::uint32_t>(CPU_COUNT(&set));
-    return std::max(1u, std::thread::hardware_concurrency());
+    const bool is_known = sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0;
+    const std::uint32_t allowed = is_known ? static_cast<std::uint32_t>(CPU_COUNT(&set))
+                                           : std::max(1u, std::thread::hardware_concurrency());
+    return std::min(allowed, base::quota_processors());
 }
 
 WorkerLanes::WorkerLanes(Settings settings) : spin_{settings.spin} {

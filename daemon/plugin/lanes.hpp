@@ -45,8 +45,9 @@ public:
     /// Calls fn(arg, i, lane) once for each i in [0, n); returns when all are done.
     void run(std::uint32_t n, void (*fn)(void*, std::uint32_t, std::uint32_t), void* arg) noexcept;
 
-    /// Processors that this process may run on; at least 1.
-    [[nodiscard]] static std::uint32_t num_processors() noexcept;
+    /// Processors that this process may run on, by its affinity and its control group; at least 1. More
+    /// lanes than a quota allows would be stopped together in the middle of a step.
+    [[nodiscard]] static std::uint32_t num_processors();
 
 private:
     using Item = void (*)(void*, std::uint32_t, std::uint32_t);

@@ -112,6 +112,18 @@ std::uint64_t l2_bytes() {
 
 }  // namespace
 
+std::uint64_t free_in_group(const std::string& folder, std::uint64_t limit) {
+    const std::uint64_t used = number(first_line(folder + "/memory.current"), 0);
+    // Cached files, mapped ones among them, count as used and are given up when memory is needed.
+    std::uint64_t cached = 0;
+    std::ifstream stat{folder + "/memory.stat"};
+    std::string key;
+    for (std::uint64_t value; stat >> key >> value;)
+        if (key == "inactive_file" || key == "active_file") cached += value;
+    const std::uint64_t held = used - std::min(used, cached);
+    return limit - std::min(limit, held);
+}
+
 void memory_now(std::uint64_t& free_bytes, std::uint64_t& total_bytes) {
     const auto page_bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
     total_bytes = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * page_bytes;
@@ -122,8 +134,7 @@ void memory_now(std::uint64_t& free_bytes, std::uint64_t& total_bytes) {
         const std::uint64_t limit = number(first_line(folder + "/memory.max"), kUnlimited);
         if (limit >= total_bytes) continue;
         total_bytes = limit;
-        const std::uint64_t used = number(first_line(folder + "/memory.current"), 0);
-        free_bytes = std::min(free_bytes, limit - std::min(limit, used));
+        free_bytes = std::min(free_bytes, free_in_group(folder, limit));
     }
 }
 

@@ -16,7 +16,11 @@ struct Machine {
 
 [[nodiscard]] Machine describe_machine();
 
-/// Memory that could be allocated now, and all there is, in bytes.
+/// Memory that could be allocated now, and all there is, in bytes. Cached files count as free: they are
+/// given up when memory is needed, be they mapped or not.
 void memory_now(std::uint64_t& free_bytes, std::uint64_t& total_bytes);
+
+/// What a control group with this limit could still allocate, from its files in `folder`, in bytes.
+[[nodiscard]] std::uint64_t free_in_group(const std::string& folder, std::uint64_t limit);
 
 }  // namespace cpu
