@@ -27,7 +27,7 @@ public:
     WorkerProcess(const WorkerProcess&) = delete;
     WorkerProcess& operator=(const WorkerProcess&) = delete;
 
-    /// Starts `program` with the script and its one argument; ends an earlier child first.
+    /// Starts `program`, a Python, with the script and its one argument; ends an earlier child first.
     /// @return "" or why the process could not be started
     [[nodiscard]] std::string start(const char* program, const char* script,
                                     const std::string& argument);
