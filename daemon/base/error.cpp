@@ -10,6 +10,8 @@ public:
     [[nodiscard]] std::string message(int value) const override {
         switch (static_cast<Errc>(value)) {
             case Errc::queue_full: return "the waiting queue is full";
+            case Errc::key_in_flight: return "the key has as many requests in flight as it may";
+            case Errc::key_tokens: return "the key's tokens of this minute are used up";
             case Errc::kv_exhausted: return "not enough free KV cache blocks";
             case Errc::prompt_too_long: return "the prompt does not fit the context";
             case Errc::cancelled: return "cancelled";

@@ -13,15 +13,20 @@ namespace base {
 /// Exit codes of assayd and assayctl (sysexits.h numbers; DESIGN rule 4).
 enum class ExitCode : int {
     ok = 0,
-    usage = 64,      ///< the command line is wrong
-    bad_model = 65,  ///< the model file or its tensors are wrong
-    assay = 70,      ///< a proof failed or did not finish
-    config = 78,     ///< configuration, or a required backend is missing or unfit
+    usage = 64,        ///< the command line is wrong
+    bad_model = 65,    ///< the model file or its tensors are wrong, or changed while it was served
+    unavailable = 69,  ///< assayctl: no daemon answers, or it refuses
+    assay = 70,        ///< a proof failed or did not finish, or a backend failed while serving
+    io = 74,           ///< assayctl: what was asked for could not be written
+    cut = 75,          ///< ended before everything begun was answered
+    config = 78,       ///< configuration, or a required backend is missing or unfit
 };
 
 /// What can go wrong while serving. Each has one row in the table that maps it to a protocol error.
 enum class Errc {
     queue_full = 1,   ///< the bounded waiting queue has no room
+    key_in_flight,    ///< the key has as many answers begun as it may
+    key_tokens,       ///< the key's tokens of this minute are used up
     kv_exhausted,     ///< fewer KV blocks are free than asked for
     prompt_too_long,  ///< prompt plus one token does not fit the context
     cancelled,        ///< the client left or asked for it

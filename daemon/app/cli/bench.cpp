@@ -10,6 +10,7 @@
 #include "cxx/plugin.hpp"
 #include "daemon/app/cli/commands.hpp"
 #include "daemon/app/cli/progress.hpp"
+#include "daemon/app/cli/validators.hpp"
 #include "daemon/model/step_driver.hpp"
 #include "daemon/base/error.hpp"
 
@@ -198,12 +199,12 @@ void add_bench(CLI::App& cli) {
         "Example: assayctl bench -m model.gguf --prompt 512 --generate 128 --batch 1,8");
     auto o = std::make_shared<Options>();
     o->model.add_to(*command);
-    command->add_option("--prompt", o->prompt, "Tokens of each prompt")->check(CLI::PositiveNumber);
-    command->add_option("--generate", o->generate, "Decode steps")->check(CLI::PositiveNumber);
+    command->add_option("--prompt", o->prompt, "Tokens of each prompt")->check(at_least(1));
+    command->add_option("--generate", o->generate, "Decode steps")->check(at_least(1));
     command->add_option("--batch", o->batch, "Sequences at once; several, separated by commas")
         ->delimiter(',')
         ->check(CLI::Range(1, 1024));
-    command->add_option("--repeat", o->repeat, "Runs; the median is shown")->check(CLI::PositiveNumber);
+    command->add_option("--repeat", o->repeat, "Runs; the median is shown")->check(at_least(1));
     command->add_flag("--json", o->json, "Print JSON");
     command->callback([o] { run(*o); });
 }

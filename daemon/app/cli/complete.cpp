@@ -10,6 +10,7 @@
 #include "daemon/app/cli/commands.hpp"
 #include "daemon/app/cli/progress.hpp"
 #include "daemon/app/cli/http_client.hpp"
+#include "daemon/app/cli/validators.hpp"
 #include "daemon/base/engine_link.hpp"
 #include "daemon/base/error.hpp"
 #include "daemon/engine/engine.hpp"
@@ -151,10 +152,10 @@ void add_complete(CLI::App& cli) {
     command->add_option("prompt", o->prompt, "Text to continue; '-' reads it from standard input")->required();
     command->add_option("--url", o->url, "Address of a running daemon, such as http://127.0.0.1:8080");
     command->add_option("--key", o->key, "API key for --url")->envname("ASSAYCTL_KEY");
-    command->add_option("-n,--max-tokens", o->max_tokens, "Tokens to generate at most")->check(CLI::PositiveNumber);
+    command->add_option("-n,--max-tokens", o->max_tokens, "Tokens to generate at most")->check(at_least(1));
     command->add_option("--temperature", o->temperature, "0 = greedy")->check(CLI::Range(0.0F, 2.0F));
     command->add_option("--top-p", o->top_p, "Nucleus; 1 = off")->check(CLI::Range(0.0F, 1.0F));
-    command->add_option("--top-k", o->top_k, "Only the k most likely; 0 = off")->check(CLI::NonNegativeNumber);
+    command->add_option("--top-k", o->top_k, "Only the k most likely; 0 = off")->check(at_least(0));
     command->add_option("--min-p", o->min_p, "Only tokens this share as likely as the best; 0 = off")
         ->check(CLI::Range(0.0F, 1.0F));
     command->add_option("--seed", o->seed, "The same seed draws the same text; 0 = any");

@@ -7,6 +7,11 @@
 #include <boost/beast/http.hpp>
 #include <boost/json.hpp>
 
+#include <array>
+#include <chrono>
+#include <string_view>
+#include <utility>
+
 #include "daemon/base/error.hpp"
 
 namespace app::cli {
@@ -15,6 +20,9 @@ namespace {
 namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = beast::http;
+
+constexpr std::chrono::seconds kConnectTime{10};
+constexpr std::chrono::seconds kAnswerTime{120};  // between two words of the daemon, which keeps streams alive
 
 /// The message of an OpenAI-style error body, or the body itself.
 std::string error_message(const std::string& body) {
@@ -35,28 +43,44 @@ struct HttpClient::Impl {
     beast::flat_buffer buffer;
     std::string host, port, key, url;
 
-    [[noreturn]] void fail(const std::string& what) const {
-        throw base::StartError{base::ExitCode::usage, url + ": " + what};
+    [[noreturn]] void fail(const std::string& what, base::ExitCode code = base::ExitCode::unavailable) const {
+        throw base::StartError{code, url + ": " + what};
+    }
+
+    /// Runs one operation of the stream to its end, or to its deadline. A daemon that hangs is not waited for.
+    template <class Start>
+    beast::error_code run(std::chrono::seconds at_most, Start start) {
+        beast::error_code result;
+        stream.expires_after(at_most);
+        start([&result](beast::error_code ec, auto&&...) { result = ec; });
+        io.restart();
+        io.run();
+        return result;
+    }
+    void check(const char* what, beast::error_code ec) const {
+        if (ec == beast::error::timeout) fail(std::string{what} + ": no answer in time");
+        if (ec) fail(std::string{what} + ": " + ec.message());
     }
 
     void connect() {
-        try {
-            asio::ip::tcp::resolver resolver{io};
-            stream.connect(resolver.resolve(host, port));
-        } catch (const boost::system::system_error& e) {
-            fail("cannot connect: " + e.code().message());
-        }
+        beast::error_code ec;
+        asio::ip::tcp::resolver resolver{io};
+        const auto found = resolver.resolve(host, port, ec);
+        check("cannot connect", ec);
+        check("cannot connect",
+              run(kConnectTime, [&](auto done) { stream.async_connect(found, std::move(done)); }));
     }
 
     void send(http::verb verb, const std::string& path, const std::string& body) {
         http::request<http::string_body> request{verb, path, 11};
-        request.set(http::field::host, host + ":" + port);
+        const bool is_ipv6 = host.find(':') != std::string::npos;
+        request.set(http::field::host, (is_ipv6 ? '[' + host + ']' : host) + ":" + port);
         request.set(http::field::user_agent, "assayctl");
         if (!key.empty()) request.set(http::field::authorization, "Bearer " + key);
         if (!body.empty()) request.set(http::field::content_type, "application/json");
         request.body() = body;
         request.prepare_payload();
-        http::write(stream, request);
+        check("sending", run(kAnswerTime, [&](auto done) { http::async_write(stream, request, std::move(done)); }));
     }
 };
 
@@ -64,7 +88,7 @@ HttpClient::HttpClient(const std::string& url, std::string key) : impl_{std::mak
     impl_->url = url;
     impl_->key = std::move(key);
     constexpr std::string_view kScheme = "http://";
-    if (!url.starts_with(kScheme)) impl_->fail("expected an address that begins with http://");
+    if (!url.starts_with(kScheme)) impl_->fail("expected an address that begins with http://", base::ExitCode::usage);
     const std::string rest = url.substr(kScheme.size(), url.find('/', kScheme.size()) - kScheme.size());
     const auto colon = rest.rfind(':');
     const bool has_port = colon != std::string::npos && rest.find(']', colon) == std::string::npos;
@@ -78,15 +102,13 @@ HttpClient::HttpClient(const std::string& url, std::string key) : impl_{std::mak
 HttpClient::~HttpClient() = default;
 
 std::string HttpClient::get(const std::string& path) {
-    try {
-        impl_->send(http::verb::get, path, {});
-        http::response<http::string_body> response;
-        http::read(impl_->stream, impl_->buffer, response);
-        if (response.result_int() != 200) impl_->fail(error_message(response.body()));
-        return response.body();
-    } catch (const boost::system::system_error& e) {
-        impl_->fail(e.code().message());
-    }
+    impl_->send(http::verb::get, path, {});
+    http::response<http::string_body> response;
+    impl_->check("reading", impl_->run(kAnswerTime, [&](auto done) {
+        http::async_read(impl_->stream, impl_->buffer, response, std::move(done));
+    }));
+    if (response.result_int() != 200) impl_->fail(error_message(response.body()));
+    return response.body();
 }
 
 std::string HttpClient::served_model() {
@@ -98,33 +120,32 @@ std::string HttpClient::served_model() {
 
 void HttpClient::stream(const std::string& path, const std::string& body,
                         const std::function<void(const std::string&)>& on_data) {
-    try {
-        impl_->send(http::verb::post, path, body);
-        http::response_parser<http::buffer_body> parser;
-        parser.body_limit(boost::none);
-        http::read_header(impl_->stream, impl_->buffer, parser);
-        const bool is_error = parser.get().result_int() != 200;
-        std::string pending;
-        std::array<char, 4096> chunk{};
-        while (!parser.is_done()) {
-            parser.get().body().data = chunk.data();
-            parser.get().body().size = chunk.size();
-            beast::error_code ec;
-            http::read(impl_->stream, impl_->buffer, parser, ec);
-            if (ec && ec != http::error::need_buffer) throw boost::system::system_error{ec};
-            pending.append(chunk.data(), chunk.size() - parser.get().body().size);
-            if (is_error) continue;
-            for (std::size_t end; (end = pending.find("\n\n")) != std::string::npos;) {
-                const std::string event = pending.substr(0, end);
-                pending.erase(0, end + 2);
-                if (!event.starts_with("data: ") || event == "data: [DONE]") continue;
-                on_data(event.substr(6));
-            }
+    impl_->send(http::verb::post, path, body);
+    http::response_parser<http::buffer_body> parser;
+    parser.body_limit(boost::none);
+    impl_->check("reading", impl_->run(kAnswerTime, [&](auto done) {
+        http::async_read_header(impl_->stream, impl_->buffer, parser, std::move(done));
+    }));
+    const bool is_error = parser.get().result_int() != 200;
+    std::string pending;
+    std::array<char, 4096> chunk{};
+    while (!parser.is_done()) {
+        parser.get().body().data = chunk.data();
+        parser.get().body().size = chunk.size();
+        const beast::error_code ec = impl_->run(kAnswerTime, [&](auto done) {
+            http::async_read_some(impl_->stream, impl_->buffer, parser, std::move(done));
+        });
+        if (ec != http::error::need_buffer) impl_->check("reading", ec);
+        pending.append(chunk.data(), chunk.size() - parser.get().body().size);
+        if (is_error) continue;
+        for (std::size_t end; (end = pending.find("\n\n")) != std::string::npos;) {
+            const std::string event = pending.substr(0, end);
+            pending.erase(0, end + 2);
+            if (!event.starts_with("data: ") || event == "data: [DONE]") continue;
+            on_data(event.substr(6));
         }
-        if (is_error) impl_->fail(error_message(pending));
-    } catch (const boost::system::system_error& e) {
-        impl_->fail(e.code().message());
     }
+    if (is_error) impl_->fail(error_message(pending));
 }
 
 }  // namespace app::cli

@@ -8,8 +8,8 @@ namespace app::cli {
 
 /// A small blocking HTTP/1.1 client for assayctl: one daemon, plain HTTP.
 ///
-/// Everything throws base::StartError with the address and what went wrong; an error answer throws
-/// with the daemon's own message.
+/// Everything throws base::StartError with the address and what went wrong: exit code 69 when the daemon does
+/// not answer, or answers with an error, whose message is passed on; 64 for an address that is none.
 class HttpClient {
 public:
     /// @param url  "http://host:port", a path after it is ignored

@@ -1,6 +1,8 @@
 // assayctl logits: the raw numbers, for every numerical check.
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -8,6 +10,7 @@
 
 #include "daemon/app/cli/commands.hpp"
 #include "daemon/app/cli/progress.hpp"
+#include "daemon/app/cli/validators.hpp"
 #include "daemon/model/step_driver.hpp"
 #include "daemon/base/error.hpp"
 
@@ -48,7 +51,7 @@ void run(const Options& o) {
                                                           std::to_string(stack.context_length())};
 
     std::ofstream out{o.out, std::ios::binary | std::ios::trunc};
-    if (!out) throw base::StartError{base::ExitCode::usage, o.out + ": cannot be written"};
+    if (!out) throw base::StartError{base::ExitCode::io, o.out + ": cannot be written: " + std::strerror(errno)};
     model::StepDriver driver = stack.driver(1, count);
     for (std::int32_t at = 0; at < count; at += chunk) {
         const std::vector<std::int32_t> part(tokens.begin() + at,
@@ -59,7 +62,7 @@ void run(const Options& o) {
                   static_cast<std::streamsize>(rows.size() * sizeof(float)));
     }
     out.flush();
-    if (!out) throw base::StartError{base::ExitCode::usage, o.out + ": writing failed"};
+    if (!out) throw base::StartError{base::ExitCode::io, o.out + ": writing failed"};
     std::printf("%d x %lld logits written to %s\n", count, static_cast<long long>(vocab), o.out.c_str());
 }
 
@@ -76,7 +79,7 @@ void add_logits(CLI::App& cli) {
     command->add_option("--tokens", o->tokens, "File of 32-bit token ids")->required()->check(CLI::ExistingFile);
     command->add_option("--out", o->out, "File to write")->required();
     command->add_option("--chunk", o->chunk, "Tokens per step; 0 = all at once, 1 = token by token")
-        ->check(CLI::NonNegativeNumber);
+        ->check(at_least(0));
     command->callback([o] { run(*o); });
 }
 

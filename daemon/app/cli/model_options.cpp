@@ -1,4 +1,6 @@
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 
 #include "daemon/app/cli/commands.hpp"
@@ -64,7 +66,7 @@ config::Config ModelOptions::to_config() const {
 
 std::vector<std::int32_t> read_tokens(const std::string& path) {
     std::ifstream in{path, std::ios::binary};
-    if (!in) throw base::StartError{base::ExitCode::usage, path + ": cannot be read"};
+    if (!in) throw base::StartError{base::ExitCode::usage, path + ": cannot be read: " + std::strerror(errno)};
     const std::string bytes{std::istreambuf_iterator<char>{in}, {}};
     if (bytes.empty() || bytes.size() % 4 != 0)
         throw base::StartError{base::ExitCode::usage, path + ": expected a sequence of 32-bit token ids, found " +

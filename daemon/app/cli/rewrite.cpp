@@ -7,6 +7,7 @@
 #include "cxx/plugin.hpp"
 #include "daemon/app/cli/commands.hpp"
 #include "daemon/app/cli/progress.hpp"
+#include "daemon/app/cli/validators.hpp"
 #include "daemon/base/error.hpp"
 #include "plugins/loader/gguf/rewrite.hpp"
 
@@ -79,10 +80,10 @@ void add_split(CLI::App& cli) {
     command->add_option("file", o->file, "Model file; of a split model, any part")->required();
     command->add_option("--prefix", o->prefix, "What the names of the parts begin with (default: the file's name)");
     auto* parts = command->add_option("--parts", o->rule.num_parts, "Number of parts, about equal in bytes")
-                      ->check(CLI::PositiveNumber);
+                      ->check(at_least(1));
     command->add_option("--max-bytes", o->rule.max_bytes, "Largest size of a part: 40G, 500M, or bytes")
         ->transform(CLI::AsSizeValue(false))
-        ->check(CLI::PositiveNumber)
+        ->check(at_least(1))
         ->excludes(parts);
     command->callback([o] { split(*o); });
 }
