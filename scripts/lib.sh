@@ -9,11 +9,11 @@ export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
 build_packages=(
     build-essential cmake ninja-build ccache pkg-config git
     libboost1.81-dev libboost-json1.81-dev libboost-filesystem1.81-dev
-    libtomlplusplus-dev prometheus-cpp-dev libpcre2-dev libcli11-dev libspdlog-dev
+    libtomlplusplus-dev prometheus-cpp-dev libpcre2-dev libssl-dev libcli11-dev
     xz-utils
 )
 run_packages=(python3 python3-jinja2 ca-certificates curl)
-test_packages=(libgtest-dev libgmock-dev)
+test_packages=(libgtest-dev libgmock-dev openssl)
 client_packages=(python3-websockets chromium)
 
 say() { printf '%s\n' "$*"; }

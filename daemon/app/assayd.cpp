@@ -9,6 +9,7 @@
 #include <string>
 
 #include "daemon/app/serve.hpp"
+#include "daemon/app/signals.hpp"
 #include "daemon/base/error.hpp"
 #include "daemon/config/environment.hpp"
 #include "daemon/plugin/probe.hpp"
@@ -16,13 +17,6 @@
 int main(int argc, char** argv) {
     if (argc == 3 && std::strcmp(argv[1], "--probe-plugin") == 0) return plugin::probe_main(argv[2]);
 
-    // Before any thread exists, so that all inherit it: signals are waited for, never handled.
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGHUP);
-    ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
     ::signal(SIGPIPE, SIG_IGN);  // NOLINT: a peer that left is an error code of the write
 
     CLI::App cli{"assayd: a serving daemon for GGUF language models that proves its backends before it serves"};
@@ -32,8 +26,9 @@ int main(int argc, char** argv) {
     cli.add_flag("--check", check, "Resolve and audit everything, print the effective configuration and the "
                                    "plan, do not serve");
     cli.set_version_flag("--version", "assayd " ASSAY_VERSION);
-    cli.footer("Exit codes: 0 drained, 64 usage, 65 bad model file, 70 a proof failed, 78 configuration or a "
-               "missing backend.\nSIGTERM drains and exits.");
+    cli.footer("Exit codes: 0 drained, 64 usage, 65 bad model file, 70 a proof or a backend failed, 75 ended before "
+               "everything was answered, 78 configuration or a missing backend.\n"
+               "SIGTERM, SIGINT and SIGQUIT drain and exit, a second one exits at once; SIGHUP opens log files anew.");
     try {
         cli.parse(argc, argv);
         const config::Config config = config::load(config_file, config::Environment::of_process());
@@ -41,6 +36,9 @@ int main(int argc, char** argv) {
             app::check(config);
             return 0;
         }
+        // Before any thread exists, so that all inherit it: signals are waited for, never handled. Not for
+        // --check, where nobody waits.
+        app::Signals::block();
         return app::serve(config);
     } catch (const CLI::Success& e) {
         return cli.exit(e);

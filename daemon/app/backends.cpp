@@ -31,9 +31,10 @@ plugin::Options options_of(const config::Config& config, const std::string& id) 
 std::unique_ptr<model::ModelFile> open_model(plugin::Registry& registry, const config::Config& config,
                                              bool check_weights) {
     const std::string path = config.model.path.string();
+    // "no such file" is not what keeps a daemon from a file in a folder that it may not enter.
     std::error_code ec;
     if (!std::filesystem::exists(config.model.path, ec))
-        throw base::ModelError{path + ": no such file (model.path)"};
+        throw base::ModelError{path + ": " + (ec ? ec.message() : "no such file") + " (model.path)"};
 
     std::shared_ptr<plugin::Module> best;
     std::int32_t best_score = 0;

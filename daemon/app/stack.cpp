@@ -2,27 +2,23 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <mutex>
 
 #include "cxx/plugin.hpp"
 #include "cxx/progress.hpp"
+#include "daemon/app/kv_budget.hpp"
+#include "daemon/app/text_codec.hpp"
 #include "daemon/app/tokenizer.hpp"
 #include "daemon/base/error.hpp"
+#include "daemon/config/mistakes.hpp"
 #include "daemon/model/needs.hpp"
 #include "daemon/model/residency.hpp"
+#include "daemon/plugin/boundary.hpp"
+#include "daemon/plugin/sha256.hpp"
+#include "daemon/text/chat_request.hpp"
 
 namespace app {
 namespace {
-
-std::string gib(std::uint64_t bytes) {
-    char text[32];
-    if (bytes >= (1ULL << 30U))
-        std::snprintf(text, sizeof text, "%.2f GiB", static_cast<double>(bytes) / (1ULL << 30U));
-    else
-        std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / (1ULL << 20U));
-    return text;
-}
 
 std::uint32_t num_lanes(const config::Config& config) {
     return config.engine.threads > 0 ? static_cast<std::uint32_t>(config.engine.threads)
@@ -54,10 +50,25 @@ std::vector<assay_kv_layout> kv_layouts(const plugin::Requirements& requirements
         layout.size = sizeof layout;
         assay_error err = sdk::make_error();
         if (module.table<assay_attention>()->kv_layout(&config, &layer, &layout, &err) != ASSAY_OK)
-            throw base::ConfigError{"attention plugin \"" + module.id() + "\": " + err.text};
+            throw base::ConfigError{"attention plugin \"" + module.id() + "\": " + plugin::words(err)};
         out.push_back(layout);
     }
     return out;
+}
+
+/// Options for a plugin that is not there are a mistake, as an unknown key is.
+void check_options_have_plugins(const config::Config& config, const plugin::Registry& registry) {
+    for (const auto& [id, options] : config.backends.options) {
+        const auto& all = registry.candidates();
+        if (std::any_of(all.begin(), all.end(), [&](const auto& c) { return c.usable() && c.facts.id == id; })) continue;
+        std::vector<std::string> known;
+        for (const auto& candidate : all)
+            if (candidate.usable()) known.push_back(candidate.facts.id);
+        const auto close = config::nearest(id, known);
+        throw base::ConfigError{"backends.options." + id + ": no usable plugin has this id" +
+                                (close.empty() ? "" : "; did you mean " + std::string{close} + '?') + '\n' +
+                                registry.describe()};
+    }
 }
 
 }  // namespace
@@ -92,6 +103,7 @@ void Stack::open_file(const config::Config& config) {
     registry = open_registry(config, options_.services);
     stage("opening " + config.model.path.filename().string());
     file = open_model(*registry, config);
+    if (options_.on_files) options_.on_files(file->files());
     stage("auditing tensors");
     audit = model::audit(*file, config.model.allow_unused_tensors);
     if (!audit.passed()) throw base::ModelError{file->path() + ": " + audit.to_text()};
@@ -115,33 +127,64 @@ void Stack::resolve(const config::Config& config) {
     requirements_ = requirements(config);
     requirements_.quant_needs = model::quant_needs(*file, audit, options_.max_tokens);
     requirements_.attention_needs = model::attention_needs(audit.hparams);
+    check_options_have_plugins(config, *registry);
     resolution = plugin::resolve(*registry, requirements_);
+    note_loader_and_template(config);
+    kv_layouts_ = kv_layouts(requirements_, *resolution.device, *resolution.prefill,
+                             model::attention_layers(audit.hparams));
+    if (options_.depth == Depth::run) return;
+    // As far as it can be told without loading.
+    (void)size_cache(config, free_bytes(model::bytes_read(*file, audit)));
 }
 
-std::int32_t Stack::num_blocks(const config::Config& config,
-                               const std::vector<assay_kv_layout>& layouts) const {
-    const std::uint64_t block_bytes = model::KvCache::block_bytes(layouts);
-    const auto block_tokens = static_cast<std::int64_t>(layouts.front().page_tokens);
-    std::uint64_t budget = static_cast<std::uint64_t>(config.kv.memory_bytes);
-    if (budget == 0) {
-        std::uint64_t free = 0, total = 0;
-        const plugin::Device& device = *resolution.device;
-        if (device.api().memory(device.self(), &free, &total) != ASSAY_OK)
-            throw base::ConfigError{"device plugin \"" + device.id() + "\": cannot tell how much memory is free"};
-        budget = static_cast<std::uint64_t>(static_cast<double>(free) * config.kv.memory_fraction);
+void Stack::note_loader_and_template(const config::Config& config) {
+    plugin::Plan& plan = resolution.plan;
+    if (const plugin::Candidate* loader = registry->find(file->loader_id(), ASSAY_KIND_LOADER))
+        plan.loader = {loader->facts.id,       loader->facts.version, loader->facts.build_id,
+                       loader->sha256, loader->path.string(), {}};
+    const std::string own = read_chat_template(config.model.chat_template_file);
+    const auto plain = text::choose_template(file->metadata(), own, false);
+    const auto with_tools = text::choose_template(file->metadata(), own, true);
+    const auto shown = [&](const text::TemplateChoice& choice) {
+        const std::string origin{choice.name == "override" ? "model.chat_template_file" : choice.name};
+        return origin + " (sha256 " + plugin::sha256_hex(choice.source).substr(0, 16) + ")";
+    };
+    plan.chat_template = shown(plain);
+    if (with_tools.source != plain.source) plan.chat_template += ", with tools " + shown(with_tools);
+    has_own_template_ = plain.name != "chatml";
+}
+
+std::uint64_t Stack::free_bytes(std::uint64_t uncounted_bytes) const {
+    std::uint64_t free = 0, total = 0;
+    const plugin::Device& device = *resolution.device;
+    if (device.api().memory(device.self(), &free, &total) != ASSAY_OK)
+        throw base::ConfigError{"device plugin \"" + device.id() + "\": cannot tell how much memory is free"};
+    // Weights that do not fit stay on the disk: nothing is to be kept free for them.
+    return uncounted_bytes > free ? free : free - uncounted_bytes;
+}
+
+std::int32_t Stack::size_cache(const config::Config& config, std::uint64_t free) {
+    KvNeeds needs;
+    needs.block_bytes = model::KvCache::block_bytes(kv_layouts_);
+    needs.block_tokens = static_cast<std::int64_t>(kv_layouts_.front().page_tokens);
+    needs.free_bytes = free;
+    needs.context_length = context_length_;
+    needs.max_seqs = options_.max_seqs;
+    needs.min_tokens = options_.min_kv_tokens;
+    const std::int32_t blocks = num_kv_blocks(config.kv, needs);
+    // No sequence can be longer than the cache, whatever the model was trained for.
+    const std::int64_t capacity = static_cast<std::int64_t>(blocks) * needs.block_tokens;
+    if (capacity < context_length_) {
+        if (config.model.context_length > 0)
+            throw base::ConfigError{"model.context_length: got " + std::to_string(config.model.context_length) +
+                                    ", and the KV cache holds " + std::to_string(capacity) + " tokens (" +
+                                    size_text(static_cast<std::uint64_t>(blocks) * needs.block_bytes) +
+                                    "); raise kv.max_tokens, kv.memory_bytes or kv.memory_fraction"};
+        notes_.push_back("context            " + std::to_string(capacity) + " tokens, as many as the KV cache holds; the model was trained for " +
+                         std::to_string(context_length_));
+        context_length_ = static_cast<std::int32_t>(capacity);
     }
-    std::int64_t blocks = static_cast<std::int64_t>(budget / block_bytes);
-    // More than every sequence at full length can never be used.
-    const std::int64_t per_seq = (context_length_ + block_tokens - 1) / block_tokens;
-    blocks = std::min(blocks, per_seq * options_.max_seqs);
-    if (config.kv.max_tokens > 0)
-        blocks = std::min(blocks, (config.kv.max_tokens + block_tokens - 1) / block_tokens);
-    blocks = std::max(blocks, (options_.min_kv_tokens + block_tokens - 1) / block_tokens);
-    if (blocks < 1)
-        throw base::ConfigError{"kv: the memory allowed holds no block of " + std::to_string(block_tokens) +
-                                " tokens, which takes " + gib(block_bytes) +
-                                "; raise kv.memory_bytes or kv.memory_fraction"};
-    return static_cast<std::int32_t>(std::min<std::int64_t>(blocks, INT32_MAX / block_tokens));
+    return blocks;
 }
 
 /// Looks at the weights where that is wanted, and has them in memory before anything waits for them.
@@ -156,13 +199,15 @@ void Stack::bring_in(const config::Config& config) {
     sdk::Progress progress{file->total_bytes()};
     model::ResidencyOptions options;
     options.lock = config.model.lock_memory;
+    // Of the device where that is this machine's memory: it knows the limits of the control group.
+    if (resolution.device->host_visible()) options.memory_bytes = free_bytes(0);
     const model::Residency residency =
         model::make_resident(*file, audit, control_lanes->abi(), options, [&](std::uint64_t bytes) {
             const std::string text = progress.advance(bytes);
             if (!text.empty()) stage("reading weights: " + text);
         });
     if (!residency.is_resident)
-        stage("weights of " + gib(residency.bytes) + " stay on the disk until they are used: there is not as much memory");
+        stage("weights of " + size_text(residency.bytes) + " stay on the disk until they are used: there is not as much memory");
 }
 
 void Stack::load(const config::Config& config) {
@@ -188,9 +233,8 @@ void Stack::load(const config::Config& config) {
         decode_own = make_attention(requirements_, device, *resolution.decode, layers);
 
     stage("allocating the KV cache");
-    auto layouts = kv_layouts(requirements_, device, *resolution.prefill, layers);
-    const std::int32_t blocks = num_blocks(config, layouts);
-    cache = std::make_unique<model::KvCache>(device, std::move(layouts), blocks);
+    const std::uint64_t free = free_bytes(weights->mapped_bytes());
+    cache = std::make_unique<model::KvCache>(device, kv_layouts_, size_cache(config, free));
 
     model::RunnerLimits limits;
     limits.max_seqs = options_.max_seqs;
@@ -202,6 +246,24 @@ void Stack::load(const config::Config& config) {
         audit.hparams, *weights, device,
         model::AttentionBackends{prefill.get(), &decode(), resolution.plan.mixed && !decode_own}, *cache,
         *stream, limits);
+    if (cache->bytes() + runner->workspace_bytes() > free)
+        throw base::ConfigError{
+            "memory: the KV cache takes " + size_text(cache->bytes()) + " and activations " +
+            size_text(runner->workspace_bytes()) + ", and " + size_text(free) +
+            " are free beside the weights; lower kv.max_tokens (or kv.memory_bytes, kv.memory_fraction), "
+            "scheduler.max_num_batched_tokens or scheduler.max_num_seqs"};
+}
+
+std::vector<std::string> Stack::warnings() const {
+    std::vector<std::string> out = notes_;
+    if (!has_own_template_)
+        out.emplace_back("chat template      the model has none: chats are put into ChatML, which it may not have "
+                         "been trained on; model.chat_template_file names another");
+    // Files that look like plugins and are not used: an operator put them there for something.
+    for (const plugin::Candidate& candidate : registry->candidates())
+        if (!candidate.usable())
+            out.push_back("plugin             " + candidate.path.string() + " refused: " + candidate.reason);
+    return out;
 }
 
 std::string Stack::plan_text() const {
@@ -209,9 +271,9 @@ std::string Stack::plan_text() const {
     if (weights)
         for (const auto& note : weights->notes()) text += "  " + note + "\n";
     if (runner)
-        text += "  " + runner->fusion_text() + "\n  memory: weights " + gib(weights->total_bytes()) + ", kv " +
-                gib(cache->bytes()) + " (" + std::to_string(cache->num_blocks()) + " blocks of " +
-                std::to_string(cache->block_size()) + " tokens), activations " + gib(runner->workspace_bytes()) +
+        text += "  " + runner->fusion_text() + "\n  memory: weights " + size_text(weights->total_bytes()) + ", kv " +
+                size_text(cache->bytes()) + " (" + std::to_string(cache->num_blocks()) + " blocks of " +
+                std::to_string(cache->block_size()) + " tokens), activations " + size_text(runner->workspace_bytes()) +
                 "\n";
     return text;
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "daemon/app/backends.hpp"
 #include "daemon/config/config.hpp"
@@ -37,6 +38,8 @@ struct StackOptions {
     std::int64_t min_kv_tokens = 0;  ///< the cache holds at least this many tokens
     /// One line per stage, for the terminal and /readyz: "loading weights: 120 of 402 GB".
     std::function<void(const std::string&)> on_stage;
+    /// The files of the model, before anything of them is mapped.
+    std::function<void(const std::vector<std::string>&)> on_files;
     plugin::HostServices services;
 };
 
@@ -70,11 +73,15 @@ public:
 
     [[nodiscard]] const plugin::Attention& decode() const { return decode_own ? *decode_own : *prefill; }
     [[nodiscard]] const model::Hparams& hparams() const { return audit.hparams; }
+    /// Tokens of the longest sequence: what the configuration or the model says, and no more than the KV
+    /// cache holds.
     [[nodiscard]] std::int32_t context_length() const { return context_length_; }
     /// Drives the runner by hand. Throws as the driver's constructor does.
     [[nodiscard]] model::StepDriver driver(std::int32_t num_seqs, std::int32_t max_len) const {
         return {*runner, *cache, *resolution.device, *stream, num_seqs, max_len};
     }
+    /// What an operator should know although it hinders nothing. One line each.
+    [[nodiscard]] std::vector<std::string> warnings() const;
     /// The plan for people: backends, fused forms, memory.
     [[nodiscard]] std::string plan_text() const;
 
@@ -84,13 +91,19 @@ private:
     void resolve(const config::Config& config);
     void bring_in(const config::Config& config);
     void load(const config::Config& config);
-    [[nodiscard]] std::int32_t num_blocks(const config::Config& config,
-                                          const std::vector<assay_kv_layout>& layouts) const;
+    void note_loader_and_template(const config::Config& config);
+    /// Free memory of the device, less weights that it does not count as used.
+    [[nodiscard]] std::uint64_t free_bytes(std::uint64_t uncounted_bytes) const;
+    /// Blocks of the KV cache; limits the context to what they hold.
+    [[nodiscard]] std::int32_t size_cache(const config::Config& config, std::uint64_t free);
 
     StackOptions options_;
     mutable std::mutex stage_mutex_;
     plugin::Requirements requirements_;
+    std::vector<assay_kv_layout> kv_layouts_;  // [num_layers], with Depth::resolve
     std::int32_t context_length_ = 0;
+    bool has_own_template_ = true;
+    std::vector<std::string> notes_;
 };
 
 /// The served name: the configured alias, general.name, or the file's stem.

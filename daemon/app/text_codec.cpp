@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <span>
 #include <utility>
@@ -16,15 +18,10 @@
 #include "daemon/text/stop_strings.hpp"
 #include "daemon/text/template_probe.hpp"
 #include "daemon/text/tool_prompt.hpp"
+#include "daemon/text/utf8.hpp"
 
 namespace app {
 namespace {
-
-std::string read_file(const std::filesystem::path& path) {
-    std::ifstream in{path, std::ios::binary};
-    if (!in) throw base::ConfigError{"model.chat_template_file: " + path.string() + " cannot be read"};
-    return {std::istreambuf_iterator<char>{in}, {}};
-}
 
 class Stream final : public server::TextStream {
 public:
@@ -179,14 +176,50 @@ private:
     ChatTemplate plain_, with_tools_;
 };
 
+/// A template of the operator's that is no Jinja2 is a mistake of the configuration; one that refuses a
+/// conversation is not.
+void check_compiles(const std::string& source, const std::filesystem::path& path, const text::Tokenizer& tokenizer,
+                    text::TemplateWorker& worker) {
+    const std::string bos{tokenizer.bos_text()}, eos{tokenizer.eos_text()};
+    text::RenderRequest request;
+    request.template_source = source;
+    request.messages_json = R"([{"role":"user","content":"x"}])";
+    request.bos_token = bos;
+    request.eos_token = eos;
+    const text::RenderResult result = worker.render(request);
+    // Errors of syntax say their line.
+    if (result.status == text::RenderResult::Status::failed && result.message.starts_with("line "))
+        throw base::ConfigError{"model.chat_template_file: " + path.string() + ": " + result.message};
+}
+
 }  // namespace
+
+std::string read_chat_template(const std::filesystem::path& path) {
+    if (path.empty()) return {};
+    const auto refuse = [&](const std::string& reason) {
+        throw base::ConfigError{"model.chat_template_file: " + path.string() + ": " + reason};
+    };
+    std::error_code error;
+    if (std::filesystem::is_directory(path, error)) refuse("is a folder, want a Jinja2 template");
+    std::ifstream in{path, std::ios::binary};
+    if (!in) refuse(std::strerror(errno));
+    std::string source{std::istreambuf_iterator<char>{in}, {}};
+    if (in.bad()) refuse("cannot be read");
+    if (source.empty()) refuse("is empty");
+    if (source.size() > text::kMaxTemplateBytes)
+        refuse("has " + std::to_string(source.size()) + " bytes, want at most " +
+               std::to_string(text::kMaxTemplateBytes));
+    if (!text::is_valid_utf8(source)) refuse("is not UTF-8");
+    return source;
+}
 
 std::shared_ptr<const server::TextCodec> make_text_codec(const text::Tokenizer& tokenizer,
                                                          const base::Metadata& metadata,
                                                          const std::filesystem::path& chat_template_file,
                                                          text::TemplateWorker* worker,
                                                          const std::function<void(std::string_view)>& warn) {
-    const std::string source = chat_template_file.empty() ? std::string{} : read_file(chat_template_file);
+    const std::string source = read_chat_template(chat_template_file);
+    if (!source.empty() && worker != nullptr) check_compiles(source, chat_template_file, tokenizer, *worker);
     auto codec = std::make_shared<Codec>(tokenizer, metadata, source, worker);
     if (warn && tokenizer.add_bos() && codec->template_writes_bos())
         warn("the chat template writes BOS, and the tokenizer adds it: prompts keep one of them");

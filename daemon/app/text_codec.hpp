@@ -16,6 +16,10 @@ class TemplateWorker;
 
 namespace app {
 
+/// The operator's template file; "" when `path` is empty.
+/// Throws base::ConfigError naming model.chat_template_file when it cannot be read, is empty or too long.
+[[nodiscard]] std::string read_chat_template(const std::filesystem::path& path);
+
 /// The server's view of a model's text, over daemon/text: tokenizer, detokenizer, stop strings, and
 /// the chat template of the model file (or of the operator's file), rendered by the worker.
 ///

@@ -30,6 +30,7 @@ using Alternatives = std::vector<std::string>;
 struct Server {
     Address listen{"127.0.0.1", 8080};
     int max_connections = 1024;
+    int max_connections_per_address = 1024;
     std::int64_t max_frame_bytes = 16 << 20;
     std::int64_t max_body_bytes = 16 << 20;
     std::int64_t max_head_bytes = 16 << 10;
@@ -42,6 +43,16 @@ struct Server {
     std::chrono::milliseconds store_age{3'600'000};
     std::filesystem::path api_keys_file;  ///< empty: no authentication, loopback only
     std::vector<std::string> allowed_origins;
+    std::vector<std::string> allowed_hosts;  ///< besides loopback names; needed only without keys
+    bool key_in_subprotocol = false;
+};
+
+enum class TlsVersion { v1_2, v1_3 };
+
+struct Tls {
+    std::filesystem::path certificate;  ///< empty, as is `key`: plain HTTP
+    std::filesystem::path key;
+    TlsVersion min_version = TlsVersion::v1_2;
 };
 
 struct Model {
@@ -117,10 +128,13 @@ struct Log {
     LogLevel level = LogLevel::info;
     LogFormat format = LogFormat::text;
     std::filesystem::path file;  ///< empty: standard error
+    std::filesystem::path access_file;  ///< empty: no access log
+    bool messages = false;              ///< the access log holds what clients send
 };
 
 struct Metrics {
     bool enabled = true;
+    bool need_key = false;
     bool vllm_aliases = false;
 };
 
@@ -140,6 +154,7 @@ struct Origin {
 /// One snapshot. Nothing changes it; a reload makes another, with the next generation.
 struct Config {
     Server server;
+    Tls tls;
     Model model;
     Plugins plugins;
     Backends backends;

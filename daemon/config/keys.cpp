@@ -37,6 +37,7 @@ constexpr ChoiceRef choice(std::span<const std::string_view> names) {
 constexpr std::string_view kKvDtypes[] = {"auto", "f32", "f16", "bf16"};
 constexpr std::string_view kLogLevels[] = {"trace", "debug", "info", "warn", "error"};
 constexpr std::string_view kLogFormats[] = {"text", "json"};
+constexpr std::string_view kTlsVersions[] = {"1.2", "1.3"};
 
 constexpr double kMiB = 1 << 20;
 constexpr double kTiB = kMiB * kMiB;
@@ -53,6 +54,9 @@ constexpr Key kKeys[] = {
     {"server", "max_connections", at<&Config::server, &Server::max_connections>(), "connections", 1, 1'000'000, Rule::none, kLive,
      "Open connections; further ones are answered with 503. Too small: clients are turned away while the device is idle. "
      "Too large: the limit of open files of the process is reached first."},
+    {"server", "max_connections_per_address", at<&Config::server, &Server::max_connections_per_address>(), "connections", 1, 1'000'000, Rule::none, kLive,
+     "Open connections from one address; further ones are answered with 429. Behind a proxy on this machine all come from one: keep it at "
+     "max_connections there. Too small: users behind one gateway lock each other out. Too large: one client may take every place."},
     {"server", "max_frame_bytes", at<&Config::server, &Server::max_frame_bytes>(), "bytes", 1024, 1024 * kMiB, Rule::none, kLive,
      "One incoming WebSocket message, all its fragments together; a longer one closes the connection with 1009. "
      "Too small: long histories are cut off. Too large: each connection may hold this much memory."},
@@ -82,9 +86,23 @@ constexpr Key kKeys[] = {
     {"server", "store_age_ms", at<&Config::server, &Server::store_age>(), "ms", 1000, 30 * kDayMs, Rule::none, kAtStart,
      "How long such a response is kept. Too small: pauses in a conversation lose it. Too large: what users said stays in memory."},
     {"server", "api_keys_file", at<&Config::server, &Server::api_keys_file>(), "", 0, 0, Rule::none, kLive,
-     "File with one API key a line. Empty: no key is asked for, and only loopback addresses may be listened on."},
+     "File (TOML) of API keys, each with its label and limits; conf/keys.toml is an example. Empty: no key is asked for, and only loopback "
+     "addresses may be listened on."},
+    {"server", "key_in_subprotocol", at<&Config::server, &Server::key_in_subprotocol>(), "", 0, 0, Rule::none, kLive,
+     "Whether a page may send its key as the WebSocket subprotocol openai-insecure-api-key.KEY, as browsers can set no header. Such a key "
+     "can be read by whoever can read the page."},
     {"server", "allowed_origins", at<&Config::server, &Server::allowed_origins>(), "", 0, 0, Rule::origin, kLive,
      "Web origins, as scheme://host[:port], whose pages may connect besides those served from the same host and port."},
+    {"server", "allowed_hosts", at<&Config::server, &Server::allowed_hosts>(), "", 0, 0, Rule::none, kLive,
+     "Names under which the daemon may be addressed while no key is asked for, besides loopback ones; \"*\" is any. Too few: a proxy that passes "
+     "its own name on gets 403. Too many: a page may reach the daemon under a name of its own (DNS rebinding)."},
+
+    {"tls", "certificate", at<&Config::tls, &Tls::certificate>(), "", 0, 0, Rule::none, kAtStart,
+     "PEM file with the server's certificate and those of its issuers, the server's own first. With tls.key; empty: the port speaks plain HTTP."},
+    {"tls", "key", at<&Config::tls, &Tls::key>(), "", 0, 0, Rule::none, kAtStart,
+     "PEM file with the private key of the certificate, not encrypted."},
+    {"tls", "min_version", choice<&Config::tls, &Tls::min_version>(kTlsVersions), "", 0, 0, Rule::none, kAtStart,
+     "Oldest version of TLS that is spoken."},
 
     {"model", "path", at<&Config::model, &Model::path>(), "", 0, 0, Rule::required, kAtStart,
      "The GGUF file to serve; of a split model, any of its parts."},
@@ -177,10 +195,16 @@ constexpr Key kKeys[] = {
     {"log", "format", choice<&Config::log, &Log::format>(kLogFormats), "", 0, 0, Rule::none, kAtStart,
      "text for people, json (one object a line) for collectors."},
     {"log", "file", at<&Config::log, &Log::file>(), "", 0, 0, Rule::none, kAtStart,
-     "File that log lines are appended to. Empty: standard error."},
+     "File that log lines are appended to; SIGHUP opens it anew. Empty: standard error."},
+    {"log", "access_file", at<&Config::log, &Log::access_file>(), "", 0, 0, Rule::none, kAtStart,
+     "File that one JSON object is appended to for each HTTP request and each WebSocket connection that ended; SIGHUP opens it anew. Empty: none is kept."},
+    {"log", "messages", at<&Config::log, &Log::messages>(), "", 0, 0, Rule::none, kAtStart,
+     "Whether the access log also holds what clients send, prompts included. Needs access_file."},
 
     {"metrics", "enabled", at<&Config::metrics, &Metrics::enabled>(), "", 0, 0, Rule::none, kAtStart,
      "Whether /metrics is served."},
+    {"metrics", "need_key", at<&Config::metrics, &Metrics::need_key>(), "", 0, 0, Rule::none, kAtStart,
+     "Whether /metrics asks for a key as the API does."},
     {"metrics", "vllm_aliases", at<&Config::metrics, &Metrics::vllm_aliases>(), "", 0, 0, Rule::none, kAtStart,
      "Whether the metrics that have a counterpart there are also served under vLLM's names, for existing dashboards."},
 

@@ -6,6 +6,7 @@
 
 #include "daemon/config/assign.hpp"
 #include "daemon/config/mistakes.hpp"
+#include "daemon/config/text_file.hpp"
 #include "daemon/config/toml_file.hpp"
 
 namespace config {
@@ -83,6 +84,14 @@ void check_together(const Config& config, const std::string& source, bool has_mi
             "0, or at least one block of kv.block_size (" + std::to_string(config.kv.block_size) +
                 ") tokens");
     }
+    const Tls& tls = config.tls;
+    if (tls.certificate.empty() != tls.key.empty()) {
+        add(tls.certificate.empty() ? "tls.certificate" : "tls.key", "nothing",
+            std::string{"a PEM file, since tls."} + (tls.certificate.empty() ? "key" : "certificate") + " is set");
+    }
+    if (config.log.messages && config.log.access_file.empty()) {
+        add("log.messages", "true", "log.access_file to be set, or false");
+    }
     if (config.server.api_keys_file.empty() && !is_loopback(config.server.listen)) {
         add("server.listen", toml_quoted(config.server.listen.host),
             "a loopback address (127.0.0.1, [::1], localhost), or server.api_keys_file to be set: "
@@ -120,13 +129,13 @@ Config parse(std::string_view text, const fs::path& file_name, const Environment
     return config;
 }
 
-Config load(const fs::path& file, const Environment& environment) {
+std::string read_text_file(const fs::path& file) {
     const auto refuse = [&](const std::string& found) {
         throw Mistakes{{{toml_quoted(file.string(), 500), 0, 0, "", found,
                          "a readable TOML file of at most 1 MiB"}}};
     };
     std::error_code error;
-    if (!fs::exists(file, error)) refuse("no such file");
+    if (!fs::exists(file, error)) refuse(error ? error.message() : "no such file");
     if (fs::is_directory(file, error)) refuse("a folder");
     std::ifstream stream{file, std::ios::binary};
     if (!stream) refuse(std::strerror(errno));
@@ -135,7 +144,11 @@ Config load(const fs::path& file, const Environment& environment) {
     if (stream.bad()) refuse("a read error");
     text.resize(static_cast<std::size_t>(stream.gcount()));
     if (text.size() > kMaxFileBytes) refuse("more than 1 MiB");
-    return parse(text, file, environment);
+    return text;
+}
+
+Config load(const fs::path& file, const Environment& environment) {
+    return parse(read_text_file(file), file, environment);
 }
 
 }  // namespace config

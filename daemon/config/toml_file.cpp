@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <tuple>
+#include <utility>
 
 namespace config {
 namespace {
@@ -260,13 +262,12 @@ int line_of_impossible(std::string_view text) {
     return static_cast<int>(std::min<std::ptrdiff_t>(first - ends.begin() + 1, std::ssize(ends)));
 }
 
-}  // namespace
-
-void read_toml(std::string_view text, const std::string& source, const Folders& folders,
-               Config& config, std::vector<Mistake>& mistakes) {
+/// Parses and hands the table over; what is no TOML becomes a mistake.
+template <class Use>
+void parse_toml(std::string_view text, const std::string& source, std::vector<Mistake>& mistakes, Use use) {
     try {
         const toml::table table = toml::parse(text);
-        Reader{source, folders, config, mistakes}.section(table, "");
+        use(table);
     } catch (const toml::parse_error& error) {
         std::string reason{error.description()};
         if (!is_plain_text(reason)) reason = toml_quoted(reason, 200);
@@ -277,6 +278,46 @@ void read_toml(std::string_view text, const std::string& source, const Folders& 
         mistakes.push_back({source, line_of_impossible(text), 1, "",
                             "no valid TOML (a key is missing)", "TOML 1.0"});
     }
+}
+
+}  // namespace
+
+void read_toml(std::string_view text, const std::string& source, const Folders& folders,
+               Config& config, std::vector<Mistake>& mistakes) {
+    parse_toml(text, source, mistakes, [&](const toml::table& table) {
+        Reader{source, folders, config, mistakes}.section(table, "");
+    });
+}
+
+std::vector<TableRow> read_toml_rows(std::string_view text, const std::string& source,
+                                     std::string_view name, std::vector<Mistake>& mistakes) {
+    std::vector<TableRow> rows;
+    const auto place = [](const toml::source_region& where) {
+        return std::pair{static_cast<int>(where.begin.line), static_cast<int>(where.begin.column)};
+    };
+    const std::string wanted = "[[" + std::string{name} + "]] tables and nothing else";
+    parse_toml(text, source, mistakes, [&](const toml::table& table) {
+        for (const auto& [key, node] : table) {
+            const toml::array* array = key.str() == name ? node.as_array() : nullptr;
+            const bool is_right = array != nullptr && std::all_of(array->begin(), array->end(),
+                                                                  [](const toml::node& n) { return n.is_table(); });
+            if (!is_right) {
+                const auto [line, column] = place(key.source());
+                const std::string shown = is_plain_text(key.str()) ? std::string{key.str()} : toml_quoted(key.str());
+                mistakes.push_back({source, line, column, shown, found_words(node), wanted});
+                continue;
+            }
+            for (const toml::node& item : *array) {
+                TableRow& row = rows.emplace_back();
+                std::tie(row.line, row.column) = place(item.source());
+                for (const auto& [member, value] : *item.as_table()) {
+                    const auto [line, column] = place(member.source());
+                    row.members.push_back({std::string{member.str()}, value_of(value), line, column});
+                }
+            }
+        }
+    });
+    return rows;
 }
 
 }  // namespace config

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,5 +16,22 @@ namespace config {
 /// reported.
 void read_toml(std::string_view text, const std::string& source, const Folders& folders,
                Config& config, std::vector<Mistake>& mistakes);
+
+/// One member of a table, whatever it is called.
+struct TableMember {
+    std::string name;
+    std::optional<Value> value;  ///< none: a type that no setting has
+    int line = 0, column = 0;
+};
+
+/// One [[name]] of an array of tables.
+struct TableRow {
+    int line = 0, column = 0;
+    std::vector<TableMember> members;
+};
+
+/// Reads TOML text that holds [[name]] tables and nothing else; appends what is wrong to `mistakes`.
+[[nodiscard]] std::vector<TableRow> read_toml_rows(std::string_view text, const std::string& source,
+                                                   std::string_view name, std::vector<Mistake>& mistakes);
 
 }  // namespace config

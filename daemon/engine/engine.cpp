@@ -35,7 +35,7 @@ Engine::Engine(const SchedulerLimits& limits, model::Runner& runner, Sampler& sa
 }
 
 /// Everything that a request goes through between tokens is on this page.
-std::string Engine::run() {
+std::string Engine::run(const std::function<void(const std::string&)>& on_failure) {
     for (;;) {
         receive();
         if (link_.stopped()) {
@@ -53,6 +53,7 @@ std::string Engine::run() {
         if (!step()) {
             const std::string why = runner_.failure().empty() ? sampler_.failure() : runner_.failure();
             metrics_.device_errors.add();
+            if (on_failure) on_failure(why);
             fail_all(why);
             return why;
         }

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,10 @@ public:
            base::EngineLink& link, metrics::Engine& metrics);
 
     /// Until link.stop(), or until a backend fails.
+    /// @param on_failure  called with what failed before anybody is answered with it, so that whoever asks
+    ///                    again at once is refused
     /// @return empty, or what failed, for the operator
-    [[nodiscard]] std::string run();
+    [[nodiscard]] std::string run(const std::function<void(const std::string&)>& on_failure = {});
 
     /// After a failure: answers what still arrives with it, until link.stop(). Thread: engine.
     void refuse_until_stopped(const std::string& why);

@@ -90,11 +90,26 @@ public:
                 out.back().name = alias.name;
             }
         }
+        append_plugins(out);
         append_process(out);
         return out;
     }
 
 private:
+    void append_plugins(std::vector<prom::MetricFamily>& out) const {
+        for (const PluginSeries::Row* row : registry_.plugins_.all()) {
+            if (out.back().name != row->name) {
+                prom::MetricFamily& family = out.emplace_back();
+                family.name = row->name;
+                family.help = row->help;
+                family.type = prom_type(row->type);
+            }
+            prom::ClientMetric& metric = out.back().metric.emplace_back();
+            metric.label = {{"plugin", row->plugin}, {"kind", row->kind}};
+            (row->type == Type::counter ? metric.counter.value : metric.gauge.value) = row->value.value();
+        }
+    }
+
     prom::MetricFamily collect(const FamilyRow& row) const {
         prom::MetricFamily family;
         family.name = "assay_" + std::string{row.name};

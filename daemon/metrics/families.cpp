@@ -39,6 +39,11 @@ constexpr Label kPluginLabels[] = {{"plugin"}, {"abi"}, {"build_id"}, {"componen
 constexpr Label kPlanLabels[] = {{"layer_class"}, {"phase"}, {"plugin"}, {"dtype"}};
 constexpr Label kMemoryLabels[] = {{"device"}, {"kind"}};
 constexpr Label kDeviceLabels[] = {{"device"}};
+constexpr Label kKeyLabels[] = {{"key"}};
+constexpr Label kKeyTokenLabels[] = {{"key"}, {"kind"}};
+constexpr Label kKeyRejectionLabels[] = {{"key"}, {"reason"}};
+constexpr Words kLog = {"log", "access"};
+constexpr Label kLogLabels[] = {{"log", kLog}};
 constexpr Label kBuildLabels[] = {{"version"}, {"commit"}};
 constexpr Label kHashLabels[] = {{"hash"}};
 
@@ -158,6 +163,17 @@ constexpr std::array<FamilyRow, kNumFamilies> kFamilies = {{
      "Time the last model load took."},
     {Family::device_errors_total, "device_errors_total", Type::counter,
      "Errors that a device plugin reported."},
+    // ---- API keys, by label; those beyond the first 50 labels of the file are "other"
+    {Family::key_requests_running, "key_requests_running", Type::gauge,
+     "Answers of a key's that run or wait.", kKeyLabels},
+    {Family::key_requests_total, "key_requests_total", Type::counter,
+     "Answers begun for a key.", kKeyLabels},
+    {Family::key_tokens_total, "key_tokens_total", Type::counter,
+     "Tokens of a key's prompts and answers.", kKeyTokenLabels},
+    {Family::key_rejected_total, "key_rejected_total", Type::counter,
+     "Requests refused for a limit of their key.", kKeyRejectionLabels},
+    {Family::log_lines_dropped_total, "log_lines_dropped_total", Type::counter,
+     "Log lines that could not be written in time, or not at all.", kLogLabels},
     {Family::build_info, "build_info", Type::gauge,
      "This build; always 1.", kBuildLabels},
     {Family::config_hash_info, "config_hash_info", Type::gauge,

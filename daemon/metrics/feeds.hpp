@@ -66,7 +66,6 @@ private:
 struct Process {
     explicit Process(Registry& registry)
         : registry_{registry},
-          ready{registry.gauge(Family::ready)},
           load_bytes{registry.counter(Family::load_bytes_total)},
           load_seconds{registry.gauge(Family::load_duration_seconds)} {}
 
@@ -78,7 +77,6 @@ private:
     Registry& registry_;
 
 public:
-    Gauge& ready;
     Counter& load_bytes;
     Gauge& load_seconds;
 };

@@ -2,6 +2,7 @@
 
 #include "daemon/metrics/families.hpp"
 #include "daemon/metrics/instruments.hpp"
+#include "daemon/metrics/plugin_series.hpp"
 
 #include <chrono>
 #include <cstddef>
@@ -46,6 +47,9 @@ public:
     void clear_series(Family family);
     static constexpr std::size_t kMaxOpenSeries = 128;
 
+    /// What plugins count, beside the table. Any thread.
+    [[nodiscard]] PluginSeries& plugins() { return plugins_; }
+
     /// Everything in the Prometheus text format, with the process's own figures. Changes nothing,
     /// blocks nobody who counts.
     [[nodiscard]] std::string render() const;
@@ -67,6 +71,7 @@ private:
 
     std::vector<Slot> slots_;  // [kNumFamilies]
     Mistakes mistakes_{0};
+    PluginSeries plugins_;
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
     mutable std::mutex mutex_;
     std::string model_;

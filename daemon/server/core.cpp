@@ -1,6 +1,7 @@
 #include "daemon/server/core.hpp"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 namespace server {
@@ -17,7 +18,9 @@ Core::Core(Options opts, boost::asio::io_context& context, base::EngineLink& lin
       state{service_state},
       registry{metrics_registry},
       metrics{metrics_registry},
-      dispatcher{link, metrics},
+      keys{options.api_keys},
+      tls{options.tls ? std::make_unique<TlsContext>(*options.tls) : nullptr},
+      dispatcher{link, metrics, &keys},
       helper{context, options.helper},
       store{options.limits.max_store_bytes, options.limits.max_store_age} {}
 
@@ -62,6 +65,27 @@ void Core::count_rejection(const ApiError& error) {
     else if (error.status == 401 || error.status == 403)
         reason = Rejection::auth;
     metrics.rejected(reason).add();
+}
+
+void Core::report_throttled(std::string_view line) {
+    const auto now = base::Clock::now();
+    if (now < next_report_) {
+        ++num_unreported_;
+        return;
+    }
+    next_report_ = now + std::chrono::seconds{1};
+    const std::size_t num_before = std::exchange(num_unreported_, 0);
+    report(num_before == 0 ? std::string{line}
+                           : std::string{line} + " (" + std::to_string(num_before) + " like it before)");
+}
+
+void Core::count_bad_key(std::string_view address) {
+    metrics.rejected(metrics::Rejection::auth).add();
+    report_throttled("refused " + std::string{address} + ": no valid API key");
+}
+
+void Core::count_bad_handshake(std::string_view address, std::string_view why) {
+    report_throttled("no TLS handshake with " + std::string{address} + ": " + std::string{why});
 }
 
 ParseContext Core::parse_context(const Model& model, bool is_http) const {

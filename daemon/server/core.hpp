@@ -5,11 +5,13 @@
 #include "daemon/metrics/feeds.hpp"
 #include "daemon/server/dispatcher.hpp"
 #include "daemon/server/helper.hpp"
+#include "daemon/server/keys.hpp"
 #include "daemon/server/options.hpp"
 #include "daemon/server/protocol/error.hpp"
 #include "daemon/server/protocol/response_request.hpp"
 #include "daemon/server/session/response_store.hpp"
 #include "daemon/server/text_codec.hpp"
+#include "daemon/server/transport/tls_stream.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -40,7 +42,13 @@ struct Core {
     [[nodiscard]] std::optional<ApiError> refusal() const;
     /// Counts a refusal under its reason.
     void count_rejection(const ApiError& error);
+    /// The same, for a key that is none; tells the operator, at most once a second.
+    void count_bad_key(std::string_view address);
+    /// A peer that did not get through the TLS handshake, likewise.
+    void count_bad_handshake(std::string_view address, std::string_view why);
     [[nodiscard]] ParseContext parse_context(const Model& model, bool is_http) const;
+    /// For lines that anybody may cause: at most one a second, so that nobody fills the log.
+    void report_throttled(std::string_view line);
     void report(std::string_view line) const {
         if (options.on_problem) options.on_problem(line);
     }
@@ -50,12 +58,16 @@ struct Core {
     base::ServiceState& state;
     metrics::Registry& registry;
     metrics::Server metrics;
+    KeyLedger keys;
+    const std::unique_ptr<TlsContext> tls;  ///< null: plain
     Dispatcher dispatcher;
     Helper helper;
     ResponseStore store;
     std::uint64_t next_client = 1;  ///< names connections, for fairness between them
 
 private:
+    base::Clock::time_point next_report_{};
+    std::size_t num_unreported_ = 0;
     mutable std::mutex mutex_;
     std::shared_ptr<const Model> model_;
 };

@@ -16,15 +16,24 @@ base::Result<base::RequestId> Dispatcher::submit(base::Request& request,
                                                  RequestListener& listener) {
     const base::RequestId id{next_id_};
     request.id = id;
+    KeyLedger::Account* const account = ledger_ == nullptr ? nullptr : ledger_->find(request.client);
+    if (account != nullptr)
+        if (const auto refused = ledger_->refusal(*account, base::Clock::now()))
+            return base::make_error_code(*refused);
+    const std::size_t prompt_tokens = request.prompt.size();
     if (!link_.submit(request)) return base::make_error_code(base::Errc::queue_full);
-    live_.emplace(next_id_++, Entry{&listener});
+    if (account != nullptr) ledger_->begin(*account, prompt_tokens);
+    live_.emplace(next_id_++, Entry{.listener = &listener, .account = account});
     return id;
 }
 
 void Dispatcher::cancel(base::RequestId id, bool by_client) {
     const auto found = live_.find(static_cast<std::uint64_t>(id));
     if (found == live_.end() || found->second.listener == nullptr) return;
-    found->second = Entry{nullptr, base::Clock::now(), by_client};
+    Entry& entry = found->second;
+    entry.listener = nullptr;
+    entry.cancelled_at = base::Clock::now();
+    entry.by_client = by_client;
     link_.cancel(id);
 }
 
@@ -56,6 +65,13 @@ void Dispatcher::deliver(base::TokenEvent& event) {
     const Entry entry = found->second;
     const bool is_last = event.finish != base::FinishReason::none;
     if (is_last) live_.erase(found);
+    if (entry.account != nullptr) {
+        if (event.kind == base::TokenEvent::Kind::token) {
+            ++entry.account->generated_tokens;
+            entry.account->tokens -= 1;
+        }
+        if (is_last) --entry.account->in_flight;
+    }
     if (entry.listener != nullptr) {
         entry.listener->on_event(event);
         return;

@@ -2,7 +2,10 @@
 
 #include "daemon/base/engine_link.hpp"
 #include "daemon/base/request.hpp"
+#include "daemon/server/keys.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
@@ -26,11 +29,13 @@ public:
 /// Thread: io.
 class Dispatcher {
 public:
-    Dispatcher(base::EngineLink& link, metrics::Server& metrics) : link_{link}, metrics_{metrics} {}
+    /// @param ledger  null: nobody has limits
+    Dispatcher(base::EngineLink& link, metrics::Server& metrics, KeyLedger* ledger = nullptr)
+        : link_{link}, metrics_{metrics}, ledger_{ledger} {}
 
     /// Hands a request over; gives it its id.
     /// @param listener  until its last event or cancel()
-    /// @return          Errc::queue_full
+    /// @return          Errc::queue_full, key_in_flight or key_tokens
     [[nodiscard]] base::Result<base::RequestId> submit(base::Request& request,
                                                        RequestListener& listener);
 
@@ -48,18 +53,25 @@ public:
 
     /// Requests of which the engine has not yet said its last word, cancelled ones included.
     [[nodiscard]] std::size_t num_live() const { return live_.size(); }
+    /// Those of them that somebody still waits for.
+    [[nodiscard]] std::size_t num_awaited() const {
+        return static_cast<std::size_t>(std::count_if(
+            live_.begin(), live_.end(), [](const auto& item) { return item.second.listener != nullptr; }));
+    }
 
 private:
     struct Entry {
         RequestListener* listener = nullptr;  // null once cancelled
         base::Clock::time_point cancelled_at{};
         bool by_client = false;
+        KeyLedger::Account* account = nullptr;  // of whoever asked
     };
 
     void deliver(base::TokenEvent& event);
 
     base::EngineLink& link_;
     metrics::Server& metrics_;
+    KeyLedger* ledger_;
     std::unordered_map<std::uint64_t, Entry> live_;
     std::vector<base::TokenEvent> batch_;
     std::size_t num_delivered_ = 0;  // of batch_

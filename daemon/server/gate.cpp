@@ -1,9 +1,10 @@
 #include "daemon/server/gate.hpp"
 
-#include "daemon/server/ids.hpp"
+#include "daemon/server/keys.hpp"
 
 #include <algorithm>
 #include <cctype>
+#include <openssl/crypto.h>
 
 namespace server {
 namespace {
@@ -70,9 +71,8 @@ bool is_host_allowed(const Options& options, std::string_view host) {
                        });
 }
 
-std::optional<std::string> find_key(const Options& options, std::string_view authorization,
-                                    std::string_view subprotocols) {
-    if (options.api_keys.empty()) return std::string{};
+const ApiKey* find_key(const Options& options, std::string_view authorization,
+                       std::string_view subprotocols) {
     constexpr std::string_view kBearer = "bearer ";
     std::string_view given;
     if (authorization.size() > kBearer.size() &&
@@ -85,10 +85,11 @@ std::optional<std::string> find_key(const Options& options, std::string_view aut
             return true;
         });
     }
-    std::optional<std::string> found;
+    const KeyDigest digest = digest_of(given);
+    const ApiKey* found = nullptr;
     for (const ApiKey& key : options.api_keys)  // all of them, whichever it is
-        if (is_same_secret(given, key.secret)) found = key.label;
-    return found;
+        if (::CRYPTO_memcmp(digest.data(), key.digest.data(), digest.size()) == 0) found = &key;
+    return given.empty() ? nullptr : found;
 }
 
 std::string_view choose_subprotocol(std::string_view offered) {

@@ -3,8 +3,6 @@
 #include "daemon/server/options.hpp"
 #include "daemon/server/protocol/error.hpp"
 
-#include <optional>
-#include <string>
 #include <string_view>
 
 namespace server {
@@ -22,10 +20,10 @@ namespace server {
 /// Finds whose key it is.
 /// @param authorization  the header, "" for none
 /// @param subprotocols   Sec-WebSocket-Protocol, where keys may be there
-/// @return               the key's label, "" with authentication off; nothing for a bad key
-[[nodiscard]] std::optional<std::string> find_key(const Options& options,
-                                                  std::string_view authorization,
-                                                  std::string_view subprotocols);
+/// @return               one of options.api_keys, or null for a bad key. In constant time but for the
+///                       length of what was given
+[[nodiscard]] const ApiKey* find_key(const Options& options, std::string_view authorization,
+                                     std::string_view subprotocols);
 
 /// The subprotocol to answer with: the first offered one that carries no key. "" for none.
 [[nodiscard]] std::string_view choose_subprotocol(std::string_view offered);

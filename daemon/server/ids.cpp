@@ -34,14 +34,4 @@ unsigned long long random_bits() {
     return out;
 }
 
-bool is_same_secret(std::string_view given, std::string_view secret) {
-    unsigned difference = given.size() == secret.size() && !secret.empty() ? 0U : 1U;
-    for (std::size_t i = 0; i < given.size(); ++i) {
-        const char other = secret.empty() ? '\0' : secret[i % secret.size()];
-        difference |= static_cast<unsigned>(static_cast<unsigned char>(given[i]) ^
-                                            static_cast<unsigned char>(other));
-    }
-    return difference == 0;
-}
-
 }  // namespace server

@@ -11,7 +11,4 @@ namespace server {
 /// 64 random bits, for a seed that the client did not choose.
 [[nodiscard]] unsigned long long random_bits();
 
-/// Whether two secrets are equal, in a time that depends on `given`'s length alone.
-[[nodiscard]] bool is_same_secret(std::string_view given, std::string_view secret);
-
 }  // namespace server

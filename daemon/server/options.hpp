@@ -3,10 +3,12 @@
 #include "daemon/base/request.hpp"
 #include "daemon/server/helper.hpp"
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,10 +19,11 @@ using std::chrono::milliseconds;
 
 /// Bounds on what a client may make the daemon hold or wait for.
 struct Limits {
-    std::size_t max_connections = 4096;
-    std::size_t max_connections_per_address = 1024;
+    std::size_t max_connections = 4096;              ///< further ones are answered with 503
+    std::size_t max_connections_per_address = 1024;  ///< further ones are answered with 429
     std::size_t max_head_bytes = 16U << 10U;
-    std::size_t max_body_bytes = 16U << 20U;  ///< an HTTP body, or one WebSocket message
+    std::size_t max_body_bytes = 16U << 20U;   ///< an HTTP body
+    std::size_t max_frame_bytes = 16U << 20U;  ///< one WebSocket message, all its fragments
     milliseconds head_timeout{30'000};        ///< from the first byte awaited to the whole head
     milliseconds body_timeout{60'000};
     milliseconds keep_alive_timeout{75'000};
@@ -50,9 +53,23 @@ struct Limits {
     std::int32_t default_max_output_tokens = 0;  ///< 0: to the end of the context
 };
 
+/// SHA-256 of a secret. Keys are held and compared as these, so that neither time nor a memory dump
+/// tells a secret; keys are random, so that no salt is needed.
+using KeyDigest = std::array<unsigned char, 32>;
+
+/// Who may use the daemon, and how much of it.
 struct ApiKey {
-    std::string label;  ///< what logs show
-    std::string secret;
+    std::string label;  ///< what logs and metrics show; several keys may share one
+    KeyDigest digest{};
+    std::size_t max_in_flight = 0;       ///< answers running or waiting at once; 0: no limit
+    std::int64_t tokens_per_minute = 0;  ///< of prompts and answers; 0: no limit
+};
+
+/// The certificate that the listener shows. Both files are PEM.
+struct TlsFiles {
+    std::string certificate;  ///< the chain, the server's own first
+    std::string key;          ///< not encrypted
+    bool needs_1_3 = false;   ///< else 1.2 and newer
 };
 
 /// One line of the access log: an HTTP request, or a WebSocket connection that ended.
@@ -73,6 +90,7 @@ struct AccessRecord {
 struct Options {
     std::string address = "127.0.0.1";
     std::uint16_t port = 8080;                 ///< 0: any free one, see Server::port
+    std::optional<TlsFiles> tls;               ///< none: plain HTTP and ws://
     std::vector<ApiKey> api_keys;              ///< none: no authentication
     std::vector<std::string> allowed_origins;  ///< "https://host[:port]" of browser pages, or "*"
     /// Names under which the daemon may be addressed when there are no keys (DNS rebinding);
@@ -88,6 +106,9 @@ struct Options {
     HelperLimits helper;
     base::Sampling sampling;  ///< what a request gets for the fields it leaves out
     std::function<void(const AccessRecord&)> on_access;  ///< io thread
+    /// What clients send, as they sent it: bodies and messages, under the id of the access record. Empty
+    /// unless the operator asks for it. io thread.
+    std::function<void(std::string_view id, std::string_view text)> on_message;
     /// Words for the operator's log, one line, request id first. io thread.
     std::function<void(std::string_view)> on_problem;
 };

@@ -16,6 +16,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -34,8 +35,22 @@ constexpr auto kNoThrow = asio::as_tuple(asio::use_awaitable);
 constexpr milliseconds kMaxSweepPeriod{1000};
 constexpr milliseconds kMinSweepPeriod{20};
 constexpr milliseconds kDrainPoll{10};
+constexpr std::size_t kMaxRefusing = 64;     // connections being told that there is no room for them
+constexpr milliseconds kRefusalTime{2000};
 constexpr milliseconds kAcceptPause{100};  // after an error such as no file descriptors left
 constexpr milliseconds kLeaveTime{2000};   // for last events and close frames, once all is ended
+
+/// Counts something for as long as it lives.
+class Counted {
+public:
+    explicit Counted(std::size_t& count) : count_{count} { ++count_; }
+    ~Counted() { --count_; }
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
+
+private:
+    std::size_t& count_;
+};
 
 milliseconds sweep_period(const Limits& limits) {
     const milliseconds shortest =
@@ -43,23 +58,29 @@ milliseconds sweep_period(const Limits& limits) {
     return std::clamp(shortest / 4, kMinSweepPeriod, kMaxSweepPeriod);
 }
 
-tcp::acceptor listen(asio::io_context& io, const Options& options) {
-    const auto fail = [&](const boost::system::error_code& error) -> base::ConfigError {
-        return base::ConfigError{"server.listen: cannot listen on " + options.address + ":" +
-                                 std::to_string(options.port) + ": " + error.message()};
-    };
+base::ConfigError cannot_listen(const Options& options, const boost::system::error_code& error) {
+    return base::ConfigError{"server.listen: cannot listen on " + options.address + ":" +
+                             std::to_string(options.port) + ": " + error.message()};
+}
+
+tcp::endpoint resolve(asio::io_context& io, const Options& options) {
     boost::system::error_code ec;
     tcp::resolver resolver{io};
     const auto found =
         resolver.resolve(options.address, std::to_string(options.port), tcp::resolver::passive, ec);
-    if (ec) throw fail(ec);
-    const tcp::endpoint endpoint = found.begin()->endpoint();
+    if (ec) throw cannot_listen(options, ec);
+    return found.begin()->endpoint();
+}
+
+tcp::acceptor listen(asio::io_context& io, const Options& options) {
+    boost::system::error_code ec;
+    const tcp::endpoint endpoint = resolve(io, options);
     tcp::acceptor acceptor{io};
     acceptor.open(endpoint.protocol(), ec);
     if (!ec) acceptor.set_option(tcp::acceptor::reuse_address{true}, ec);
     if (!ec) acceptor.bind(endpoint, ec);
     if (!ec) acceptor.listen(asio::socket_base::max_listen_connections, ec);
-    if (ec) throw fail(ec);
+    if (ec) throw cannot_listen(options, ec);
     return acceptor;
 }
 
@@ -73,6 +94,7 @@ struct Server::Impl {
           core{std::move(options), io, engine_link, state, registry},
           sweep_timer{io},
           drain_timer{io} {
+        if (core.tls && !core.tls->warning().empty()) core.report(core.tls->warning());
         link.on_events([this] {
             // One post for everything published until the io thread gets to it.
             if (!is_delivery_posted.exchange(true, std::memory_order_acq_rel)) post_delivery();
@@ -91,10 +113,12 @@ struct Server::Impl {
     }
 
     asio::awaitable<void> accept();
+    asio::awaitable<void> refuse(Transport transport, std::string answer);
     asio::awaitable<void> sweep();
     asio::awaitable<void> drain(milliseconds deadline);
     asio::awaitable<void> wait_until_idle(Clock::time_point until);
 
+    std::size_t num_refusing = 0;  // before io: what waits there counts itself out
     asio::io_context io{1};
     base::EngineLink& link;
     tcp::acceptor acceptor;
@@ -103,22 +127,28 @@ struct Server::Impl {
     asio::steady_timer sweep_timer;
     asio::steady_timer drain_timer;
     std::atomic<bool> is_delivery_posted{false};
+    std::size_t num_cut = 0;
     bool is_draining = false;
 };
 
+/// The whole answer to a connection that there is no room for.
+std::string refusal_text(const ApiError& error) {
+    const std::string body = error_body(error);
+    return "HTTP/1.1 " + std::to_string(error.status) +
+           (error.status == 429 ? " Too Many Requests" : " Service Unavailable") +
+           "\r\nContent-Type: application/json\r\nRetry-After: " + std::to_string(error.retry_after_seconds) +
+           "\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+}
+
 asio::awaitable<void> Server::Impl::accept() {
     const Limits& limits = core.options.limits;
-    const ApiError error = overloaded("Too many connections.");
-    const std::string body = error_body(error);
-    const std::string full =
-        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: " +
-        std::to_string(error.retry_after_seconds) +
-        "\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
-        body;
+    const ApiError full = overloaded("Too many connections.");
+    const ApiError too_many = too_many_connections("Too many connections from this address.");
     for (;;) {
         auto [ec, socket] = co_await acceptor.async_accept(kNoThrow);
         if (ec == asio::error::operation_aborted) co_return;
         if (ec) {
+            core.report_throttled("cannot accept a connection: " + ec.message());
             asio::steady_timer pause{io, kAcceptPause};
             co_await pause.async_wait(kNoThrow);
             continue;
@@ -126,16 +156,28 @@ asio::awaitable<void> Server::Impl::accept() {
         boost::system::error_code ignored;
         const auto peer = socket.remote_endpoint(ignored);
         const std::string address = ignored ? std::string{} : peer.address().to_string();
-        if (sessions.size() >= limits.max_connections ||
-            sessions.num_from(address) >= limits.max_connections_per_address) {
-            // Too many to be served one by one: an answer that fits the socket's buffer.
-            socket.non_blocking(true, ignored);
-            socket.write_some(asio::buffer(full), ignored);
-            socket.shutdown(tcp::socket::shutdown_send, ignored);
+        const bool is_full = sessions.size() >= limits.max_connections;
+        Transport transport{std::move(socket), core.tls.get()};
+        if (!is_full && sessions.num_from(address) < limits.max_connections_per_address) {
+            start_http_session(core, sessions, std::move(transport));
             continue;
         }
-        start_http_session(core, sessions, std::move(socket));
+        const ApiError& error = is_full ? full : too_many;
+        core.count_rejection(error);
+        core.report_throttled("refused " + address + ": " + error.message);
+        if (num_refusing < kMaxRefusing)
+            asio::co_spawn(io, refuse(std::move(transport), refusal_text(error)), asio::detached);
+        // else closed without a word: there are too many to be served one by one
     }
+}
+
+asio::awaitable<void> Server::Impl::refuse(Transport transport, std::string answer) {
+    const Counted counted{num_refusing};
+    transport.expires_after(kRefusalTime);
+    if (co_await transport.handshake()) co_return;
+    const auto bytes = asio::buffer(answer);
+    const auto [ec, n] = co_await asio::async_write(transport, bytes, kNoThrow);
+    if (!ec) co_await transport.linger();
 }
 
 asio::awaitable<void> Server::Impl::sweep() {
@@ -145,6 +187,7 @@ asio::awaitable<void> Server::Impl::sweep() {
         const auto [ec] = co_await sweep_timer.async_wait(kNoThrow);
         if (ec) co_return;
         sessions.for_each([now = Clock::now()](Session& session) { session.sweep(now); });
+        if (!core.options.api_keys.empty()) core.keys.publish(core.registry);
     }
 }
 
@@ -156,13 +199,16 @@ asio::awaitable<void> Server::Impl::wait_until_idle(Clock::time_point until) {
 }
 
 asio::awaitable<void> Server::Impl::drain(milliseconds deadline) {
-    core.state.set(base::ServiceState::Phase::draining, "draining");
+    // Why it failed stays to be seen.
+    if (core.state.phase() != base::ServiceState::Phase::failed)
+        core.state.set(base::ServiceState::Phase::draining, "draining");
     const auto until = Clock::now() + deadline;
     sessions.for_each([](Session& session) { session.drain(); });
     // New connections are still answered, with 503, so that balancers see why.
     co_await wait_until_idle(until);
     boost::system::error_code ignored;
     acceptor.close(ignored);
+    num_cut += core.dispatcher.num_awaited();
     sessions.for_each([](Session& session) { session.abort(); });
     co_await wait_until_idle(Clock::now() + kLeaveTime);
     io.stop();
@@ -192,6 +238,7 @@ void Server::run() {
     impl.io.run();
     // Nothing of the model's text is used once this returns.
     impl.core.helper.stop();
+    impl.num_cut += impl.core.dispatcher.num_awaited();
     // Whatever is still open goes, and with it what it asked for; cancels are the last words.
     impl.sessions.for_each([](Session& session) { session.drop(); });
     impl.io.restart();
@@ -202,11 +249,21 @@ void Server::run() {
     impl.io.poll();
 }
 
+std::size_t Server::num_cut() const {
+    return impl_->num_cut;
+}
+
 void Server::drain(milliseconds deadline) {
     asio::post(impl_->io, [impl = impl_.get(), deadline] {
         if (std::exchange(impl->is_draining, true)) return;
         asio::co_spawn(impl->io, impl->drain(deadline), asio::detached);
     });
+}
+
+void check_listener(const Options& options) {
+    asio::io_context io;
+    static_cast<void>(resolve(io, options));
+    if (options.tls) static_cast<void>(TlsContext{*options.tls});
 }
 
 void Server::stop() {

@@ -1,10 +1,11 @@
 // Any text at all as a configuration: either a snapshot, whose description reads back as the same
-// snapshot, or mistakes, each with words.
+// snapshot, or mistakes, each with words. The same text as a file of API keys: keys, or mistakes.
 
 #include "daemon/base/check.hpp"
 #include "daemon/base/error.hpp"
 #include "daemon/config/config.hpp"
 #include "daemon/config/environment.hpp"
+#include "daemon/config/keys_file.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -36,6 +37,13 @@ std::string values(const std::string& lines) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const std::string_view text{reinterpret_cast<const char*>(data), size};
+    try {
+        for (const config::ApiKeyEntry& key : config::parse_api_keys(text, "/etc/assay/keys.toml"))
+            CHECK(!key.label.empty() && key.secret.empty() != key.sha256.empty() && key.max_in_flight >= 0 &&
+                  key.tokens_per_minute >= 0);
+    } catch (const base::StartError& e) {
+        CHECK(e.code() == base::ExitCode::config && !std::string_view{e.what()}.empty());
+    }
     std::string described;
     try {
         described = config::describe(config::parse(text, "/etc/assay/fuzz.toml", environment()));

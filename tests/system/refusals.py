@@ -93,6 +93,52 @@ class Refusals(unittest.TestCase):
     def test_context_beyond_the_model_is_refused(self):
         self.assert_refused(CONFIG, r'context_length.*100000.*1024', self.run_daemon({'model.context_length': '100000'}))
 
+    def test_check_finds_what_would_stop_the_start(self):
+        missing, folder = self.folder / 'missing', str(self.folder)
+        text = self.folder / 'text'
+        text.write_text('{% if %}')
+        keys = self.folder / 'keys.toml'
+        keys.write_text('[[key]]\nlabel = "a"\nsecret = "short"\n')
+        for settings, words in (
+                ({'server.api_keys_file': "'%s'" % missing}, r'server\.api_keys_file: .*no such file'),
+                ({'server.api_keys_file': "'%s'" % keys}, r'server\.api_keys_file: .*keys\.toml:3:1: key\.secret'),
+                ({'server.api_keys_file': "'%s'" % folder}, r'server\.api_keys_file: .*a folder'),
+                ({'server.listen': "'no-such-host.invalid:80'", 'server.api_keys_file': "'%s'" % self.good_keys()},
+                 r'server\.listen: .*no-such-host\.invalid'),
+                ({'tls.certificate': "'%s'" % missing, 'tls.key': "'%s'" % missing}, r'tls\.certificate: .*No such file'),
+                ({'tls.certificate': "'%s'" % missing}, r'tls\.key: found nothing'),
+                ({'log.file': "'%s/x'" % missing}, r'log\.file: .*missing/x cannot be written'),
+                ({'log.access_file': "'%s'" % folder}, r'log\.access_file: .*Is a directory'),
+                ({'log.messages': 'true'}, r'log\.messages: found true, expected log\.access_file'),
+                ({'model.chat_template_file': "'%s'" % folder}, r'model\.chat_template_file: .*is a folder'),
+                ({'model.chat_template_file': "'%s'" % missing}, r'model\.chat_template_file: .*No such file'),
+                ({'model.chat_template_file': "'%s'" % text}, r'model\.chat_template_file: .*line 1'),
+                ({'kv.max_tokens': '100000000000'}, r'kv\.max_tokens: 100000000000 tokens take .* GiB, and .* are free'),
+                ({'kv.max_tokens': '0', 'kv.memory_bytes': '1000'}, r'kv\.memory_bytes: a block of 32 tokens takes'),
+                ({'kv.max_tokens': '64', 'model.context_length': '512'}, r'context_length: got 512, and the KV cache holds 64'),
+                ({'backends.options.cpu-falsh.tier': "'x'"}, r'cpu-falsh: no usable plugin.*cpu-flash'),
+                ({'kv.block_size': '1024', 'backends.attention': "{prefill='cpu-paged16', decode='cpu-paged16'}"},
+                 r'attention')):
+            with self.subTest(settings):
+                for extra in (['--check'], []):
+                    code, lines, _ = self.run_daemon(settings, *extra)
+                    self.assertEqual(code, CONFIG, (extra, lines))
+                    self.assertRegex(lines[0], words)
+
+    def good_keys(self):
+        keys = self.folder / 'good-keys.toml'
+        keys.write_text('[[key]]\nlabel = "a"\nsecret = "0123456789abcdef"\n')
+        return keys
+
+    def test_a_block_size_that_is_in_the_way_is_what_the_remedy_names(self):
+        _, lines, _ = self.run_daemon({'kv.block_size': '1024', 'backends.attention.prefill': "'cpu-flash'"}, '--check')
+        self.assertRegex('\n'.join(lines), r'what to do: set kv\.block_size = \d+')
+
+    def test_a_context_that_the_cache_does_not_hold_is_said(self):
+        code, lines, out = self.run_daemon({'kv.max_tokens': '64'}, '--check')
+        self.assertEqual(code, 0, lines)
+        self.assertRegex(out, r'warning: context +64 tokens')
+
     def test_check_prints_configuration_and_plan_and_serves_nothing(self):
         code, lines, out = self.run_daemon({}, '--check')
         self.assertEqual(code, 0, lines)

@@ -80,11 +80,23 @@ bool is_clients_mistake(const ApiError& error) {
            error.code != "websocket_connection_limit_reached";
 }
 
+ApiError rate_limited(std::string message, int retry_after_seconds) {
+    return {429, "rate_limit_error", "rate_limit_exceeded", std::move(message), "", retry_after_seconds};
+}
+
+ApiError too_many_connections(std::string message) {
+    return {429, "rate_limit_error", "too_many_connections", std::move(message), "", 2};
+}
+
 ApiError from_errc(base::Errc errc, std::string_view detail) {
     using base::Errc;
     switch (errc) {
         case Errc::queue_full:
             return overloaded("The admission queue is full.");
+        case Errc::key_in_flight:
+            return rate_limited("This key has as many requests in flight as it may.", 1);
+        case Errc::key_tokens:
+            return rate_limited("This key's tokens of this minute are used up.", 10);
         case Errc::kv_exhausted:
             return overloaded("The KV cache has no room for a request of this size.");
         case Errc::prompt_too_long:

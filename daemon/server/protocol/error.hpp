@@ -40,6 +40,10 @@ using Parsed = boost::system::result<T, ApiError>;
 /// 500: the fault is ours; the words are in the log.
 [[nodiscard]] ApiError internal_error();
 [[nodiscard]] ApiError overloaded(std::string message);
+/// 429: what one key may do is used up.
+[[nodiscard]] ApiError rate_limited(std::string message, int retry_after_seconds);
+/// 429: of one address.
+[[nodiscard]] ApiError too_many_connections(std::string message);
 
 /// Whether the fault is the client's, rather than that of a server which is busy, old or leaving.
 [[nodiscard]] bool is_clients_mistake(const ApiError& error);

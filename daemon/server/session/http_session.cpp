@@ -8,6 +8,7 @@
 #include "daemon/server/session/session.hpp"
 #include "daemon/server/session/write_watch.hpp"
 #include "daemon/server/session/ws_session.hpp"
+#include "daemon/server/transport/transport.hpp"
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
@@ -19,7 +20,6 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/chunk_encode.hpp>
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/parser.hpp>
@@ -29,12 +29,12 @@
 #include <boost/beast/http/write.hpp>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <poll.h>
 #include <sys/socket.h>
 #include <utility>
 
@@ -50,11 +50,15 @@ using Header = http::request<http::string_body>;
 constexpr auto kNoThrow = asio::as_tuple(asio::use_awaitable);
 constexpr std::size_t kWriteBytes = 64U << 10U;         // one chunk of a stream
 constexpr std::size_t kMaxPipelinedBytes = 64U << 10U;  // read ahead while an answer is written
-constexpr std::size_t kMaxLingerBytes = 1U << 20U;
-constexpr auto kLingerTime = std::chrono::seconds{2};
 
 std::string_view view(beast::string_view text) {
     return {text.data(), text.size()};
+}
+
+/// Whether the peer has closed its end, or reset the connection.
+bool has_left(int fd) {
+    pollfd descriptor{fd, POLLRDHUP, 0};
+    return ::poll(&descriptor, 1, 0) > 0;
 }
 
 bool is_base64_of_16_bytes(std::string_view text) {
@@ -98,10 +102,10 @@ bool is_bad_http(beast::error_code ec) {
 /// Held by its coroutine and, while one waits, by the watch on the socket.
 class HttpSession final : public Session, public std::enable_shared_from_this<HttpSession> {
 public:
-    HttpSession(Core& core, Sessions& sessions, asio::ip::tcp::socket socket)
+    HttpSession(Core& core, Sessions& sessions, Transport transport)
         : core_{core},
           sessions_{sessions},
-          stream_{std::move(socket)},
+          stream_{std::move(transport)},
           wake_{stream_.get_executor()},
           client_{core.next_client++} {
         beast::error_code ec;
@@ -113,6 +117,7 @@ public:
     }
 
     ~HttpSession() override {
+        core_.keys.unbind(client_);
         sessions_.remove(*this, address_);
         core_.metrics.connections(metrics::Transport::http).add(-1);
     }
@@ -145,7 +150,6 @@ private:
     asio::awaitable<void> refuse(const Header& header, const ApiError& error,
                                  std::string_view extra_name = {},
                                  std::string_view extra_value = {});
-    asio::awaitable<void> linger();
     void upgrade(Parser& parser);
     void set_common_headers(http::fields& fields, const Header& header);
     void watch_peer();
@@ -158,12 +162,13 @@ private:
 
     Core& core_;
     Sessions& sessions_;
-    beast::tcp_stream stream_;
+    Transport stream_;
     beast::flat_buffer buffer_{1U << 20U};
     asio::steady_timer wake_;  // never expires; cancelled to wake the writer
     WriteWatch watch_;
     std::uint64_t client_;
     std::string address_;
+    const ApiKey* key_ = nullptr;
     std::string key_label_;
     std::string log_id_;
     std::unique_ptr<HttpExchange> exchange_;
@@ -185,6 +190,12 @@ private:
 };
 
 asio::awaitable<void> HttpSession::run() {
+    stream_.expires_after(core_.options.limits.head_timeout);
+    if (const auto ec = co_await stream_.handshake()) {
+        core_.count_bad_handshake(address_, ec.message());
+        stream_.close();
+        co_return;
+    }
     for (;;) {
         const bool keep_alive = co_await serve_one();
         job_.reset();
@@ -193,7 +204,7 @@ asio::awaitable<void> HttpSession::run() {
         is_first_ = false;
     }
     if (is_upgraded_ || is_gone_) co_return;
-    co_await linger();
+    co_await stream_.linger();
 }
 
 asio::awaitable<bool> HttpSession::serve_one() {
@@ -254,14 +265,16 @@ asio::awaitable<bool> HttpSession::serve_one() {
         co_return co_await write_reply(header, std::move(reply), header.keep_alive());
     }
     if (needs_key(route, core_.options.metrics_need_key)) {
-        const auto label = find_key(core_.options, view(header[http::field::authorization]),
-                                    view(header[http::field::sec_websocket_protocol]));
-        if (!label) {
-            core_.count_rejection(bad_key());
+        const ApiKey* const key = find_key(core_.options, view(header[http::field::authorization]),
+                                           view(header[http::field::sec_websocket_protocol]));
+        if (key == nullptr && !core_.options.api_keys.empty()) {
+            core_.count_bad_key(address_);
             co_await refuse(header, bad_key());
             co_return false;
         }
-        key_label_ = *label;
+        key_ = key;
+        key_label_ = key == nullptr ? std::string{} : key->label;
+        core_.keys.bind(client_, key);
     }
     if (route == Route::responses && header.method() == http::verb::get) {
         if (const auto error = check_upgrade(header)) {
@@ -297,6 +310,7 @@ asio::awaitable<bool> HttpSession::serve_one() {
     request.path = path;
     request.body = std::move(parser.get().body());
     bytes_in_ = request.body.size();
+    if (core_.options.on_message && !request.body.empty()) core_.options.on_message(log_id_, request.body);
     request.log_id = log_id_;
     request.key_label = key_label_;
     request.client = client_;
@@ -354,7 +368,8 @@ void HttpSession::upgrade(Parser& parser) {
     upgrade.request.target(header.target());
     upgrade.request.version(header.version());
     for (const auto& field : header) upgrade.request.insert(field.name_string(), field.value());
-    upgrade.leftover.assign(static_cast<const char*>(buffer_.data().data()), buffer_.size());
+    upgrade.key = key_;
+    stream_.put_back({static_cast<const char*>(buffer_.data().data()), buffer_.size()});
     upgrade.log_id = log_id_;
     upgrade.key_label = key_label_;
     upgrade.address = address_;
@@ -495,25 +510,10 @@ asio::awaitable<void> HttpSession::refuse(const Header& header, const ApiError& 
     co_await write_reply(header, std::move(reply), false);
 }
 
-/// Closes so that the peer gets the answer: a socket closed over unread bytes is reset.
-asio::awaitable<void> HttpSession::linger() {
-    beast::error_code ignored;
-    stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
-    std::array<char, 16U << 10U> scratch;
-    std::size_t total = 0;
-    stream_.expires_after(kLingerTime);
-    while (total < kMaxLingerBytes) {
-        const auto [ec, n] = co_await stream_.async_read_some(asio::buffer(scratch), kNoThrow);
-        if (ec) break;
-        total += n;
-    }
-    stream_.close();
-}
-
 /// Notices a client that leaves while its answer is being generated. Bytes of a next request are
 /// kept for it, up to a bound.
 void HttpSession::watch_peer() {
-    if (is_watching_) return;
+    if (is_watching_ || stream_.is_tls()) return;  // what TLS wraps cannot be looked at; see sweep()
     is_watching_ = true;
     stream_.socket().async_wait(
         asio::ip::tcp::socket::wait_read, [self = shared_from_this()](beast::error_code ec) {
@@ -558,6 +558,7 @@ void HttpSession::sweep(Clock::time_point now) {
         core_.report(log_id_ + " dropped: the client took no byte for too long");
         return drop();
     }
+    if (stream_.is_tls() && job_ != nullptr && has_left(stream_.socket().native_handle())) return drop();
     if (exchange_ != nullptr && exchange_->flow().has_stalled(now, core_.options.limits.pause_timeout)) {
         core_.metrics.slow_clients_dropped.add();
         core_.report(log_id_ + " dropped: the client has not read what waits for it for too long");
@@ -587,10 +588,10 @@ void HttpSession::log(const Header& header, int status) {
 
 }  // namespace
 
-void start_http_session(Core& core, Sessions& sessions, asio::ip::tcp::socket socket) {
+void start_http_session(Core& core, Sessions& sessions, Transport transport) {
     beast::error_code ignored;
-    socket.set_option(asio::ip::tcp::no_delay{true}, ignored);
-    const auto session = std::make_shared<HttpSession>(core, sessions, std::move(socket));
+    transport.socket().set_option(asio::ip::tcp::no_delay{true}, ignored);
+    const auto session = std::make_shared<HttpSession>(core, sessions, std::move(transport));
     asio::co_spawn(
         core.io, [session]() -> asio::awaitable<void> { co_await session->run(); }, asio::detached);
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <boost/asio/ip/tcp.hpp>
+#include "daemon/server/transport/transport.hpp"
 
 namespace server {
 
@@ -9,6 +9,6 @@ class Sessions;
 
 /// Serves one accepted connection until it ends: HTTP requests one after the other, or, after an
 /// upgrade, a WebSocket (start_ws_session).
-void start_http_session(Core& core, Sessions& sessions, boost::asio::ip::tcp::socket socket);
+void start_http_session(Core& core, Sessions& sessions, Transport transport);
 
 }  // namespace server

@@ -29,41 +29,6 @@ namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace websocket = beast::websocket;
 
-/// A socket whose first bytes have been read already, behind the upgrade request.
-class PrefixedStream : public beast::tcp_stream {
-public:
-    PrefixedStream(beast::tcp_stream stream, std::string prefix)
-        : beast::tcp_stream{std::move(stream)}, prefix_{std::move(prefix)} {}
-
-    template <class Buffers, class Token>
-    auto async_read_some(const Buffers& buffers, Token&& token) {
-        return asio::async_initiate<Token, void(beast::error_code, std::size_t)>(
-            [this](auto handler, const Buffers& target) {
-                if (prefix_.empty()) {
-                    beast::tcp_stream::async_read_some(target, std::move(handler));
-                    return;
-                }
-                const std::size_t n = asio::buffer_copy(target, asio::buffer(prefix_));
-                prefix_.erase(0, n);
-                asio::post(get_executor(),
-                           beast::bind_front_handler(std::move(handler), beast::error_code{}, n));
-            },
-            token, buffers);
-    }
-
-private:
-    std::string prefix_;
-};
-
-// How Beast ends the transport under a WebSocket: as for a plain socket.
-void teardown(beast::role_type role, PrefixedStream& stream, beast::error_code& ec) {
-    websocket::teardown(role, stream.socket(), ec);
-}
-template <class Handler>
-void async_teardown(beast::role_type role, PrefixedStream& stream, Handler&& handler) {
-    websocket::async_teardown(role, stream.socket(), std::forward<Handler>(handler));
-}
-
 namespace {
 
 using Clock = base::Clock;
@@ -75,26 +40,29 @@ constexpr double kAgeJitter = 0.05;  // so that a fleet does not reconnect at on
 /// Held by its two coroutines.
 class WsSession final : public Session, public std::enable_shared_from_this<WsSession> {
 public:
-    WsSession(Core& core, Sessions& sessions, beast::tcp_stream stream, WsUpgrade upgrade)
+    WsSession(Core& core, Sessions& sessions, Transport transport, WsUpgrade upgrade)
         : core_{core},
           sessions_{sessions},
           upgrade_{std::move(upgrade)},
-          ws_{std::move(stream), std::move(upgrade_.leftover)},
+          ws_{std::move(transport)},
+          client_{core.next_client++},
           wake_{ws_.get_executor()},
           flow_{core.dispatcher, core.metrics, core.options.limits.send_budget_bytes},
           outbox_{core.options.limits.send_high_bytes, &flow_},
-          channel_{core, outbox_, flow_, core.next_client++, upgrade_.log_id,
+          channel_{core, outbox_, flow_, client_, upgrade_.log_id,
                    upgrade_.key_label, [this] { notify(); }},
           expires_at_{began_ +
                       std::chrono::duration_cast<Clock::duration>(
                           core.options.limits.max_connection_age *
                           (1 - kAgeJitter * static_cast<double>(random_bits() % 1024) / 1024))} {
+        core_.keys.bind(client_, upgrade_.key);
         sessions_.add(*this, upgrade_.address);
         core_.metrics.connections(metrics::Transport::ws).add(1);
         wake_.expires_at(Clock::time_point::max());
     }
 
     ~WsSession() override {
+        core_.keys.unbind(client_);
         sessions_.remove(*this, upgrade_.address);
         core_.metrics.connections(metrics::Transport::ws).add(-1);
         core_.metrics.ws_closed(close_code_);
@@ -151,7 +119,8 @@ private:
     Core& core_;
     Sessions& sessions_;
     WsUpgrade upgrade_;
-    websocket::stream<PrefixedStream> ws_;
+    websocket::stream<Transport> ws_;
+    std::uint64_t client_;
     asio::steady_timer wake_;  // never expires; cancelled to wake the writer
     WriteWatch watch_;
     Flow flow_;
@@ -184,7 +153,7 @@ void WsSession::accept_options() {
             if (!protocol.empty())
                 response.set(beast::http::field::sec_websocket_protocol, protocol);
         }});
-    ws_.read_message_max(limits.max_body_bytes);
+    ws_.read_message_max(limits.max_frame_bytes);
     ws_.auto_fragment(false);  // one event, one frame
     ws_.text(true);
 }
@@ -213,7 +182,9 @@ asio::awaitable<void> WsSession::read() {
             close(websocket::close_code::unknown_data, "binary");
             wake_.cancel();
         } else {
-            channel_.on_message({static_cast<const char*>(buffer.data().data()), n});
+            const std::string_view text{static_cast<const char*>(buffer.data().data()), n};
+            if (core_.options.on_message) core_.options.on_message(upgrade_.log_id, text);
+            channel_.on_message(text);
         }
         buffer.consume(n);
         if (buffer.capacity() > (16U << 10U)) buffer.shrink_to_fit();
@@ -303,9 +274,9 @@ void WsSession::log() const {
 
 }  // namespace
 
-void start_ws_session(Core& core, Sessions& sessions, beast::tcp_stream stream, WsUpgrade upgrade) {
+void start_ws_session(Core& core, Sessions& sessions, Transport transport, WsUpgrade upgrade) {
     const auto session =
-        std::make_shared<WsSession>(core, sessions, std::move(stream), std::move(upgrade));
+        std::make_shared<WsSession>(core, sessions, std::move(transport), std::move(upgrade));
     asio::co_spawn(
         core.io, [session]() -> asio::awaitable<void> { co_await session->read(); },
         asio::detached);

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <boost/beast/core/tcp_stream.hpp>
+#include "daemon/server/transport/transport.hpp"
+
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/message.hpp>
 
@@ -14,8 +15,8 @@ class Sessions;
 /// An upgrade request that passed every check.
 struct WsUpgrade {
     boost::beast::http::request<boost::beast::http::empty_body> request;
-    std::string leftover;  ///< bytes that came behind the request in the same segment
     std::string log_id;
+    const ApiKey* key = nullptr;  ///< null without authentication
     std::string key_label;
     std::string address;
     std::string path;
@@ -23,7 +24,6 @@ struct WsUpgrade {
 };
 
 /// Answers the upgrade and serves the WebSocket until it ends.
-void start_ws_session(Core& core, Sessions& sessions, boost::beast::tcp_stream stream,
-                      WsUpgrade upgrade);
+void start_ws_session(Core& core, Sessions& sessions, Transport transport, WsUpgrade upgrade);
 
 }  // namespace server

@@ -121,7 +121,7 @@ a = 1
             "max_tokens, memory_bytes, memory_fraction, dtype; did you mean block_size?\n"
             "/etc/assay/a.toml:7:10: server.listen: found 1, expected a string \"host:port\" with a "
             "port from 0 to 65535\n"
-            "/etc/assay/a.toml:8:2: nonsense: found an unknown key, expected one of server, model, "
+            "/etc/assay/a.toml:8:2: nonsense: found an unknown key, expected one of server, tls, model, "
             "plugins, backends, kv, scheduler, engine, sampling, log, metrics, template\n"
             "environment: ASSAY_ENGINE_THREADS: found \"many\", expected an integer from 0 to 1024 "
             "(threads)\n"

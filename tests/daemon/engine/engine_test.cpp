@@ -101,6 +101,19 @@ TEST(Engine, RefusesWhatWaitedTooLong) {
     EXPECT_FALSE(loop.outcomes.at(2).admitted);
 }
 
+TEST(Engine, WithoutATimeoutWaitsForEver) {
+    Loop::Settings settings;
+    settings.max_num_seqs = 1;
+    settings.queue_timeout = std::chrono::milliseconds{0};
+    Loop loop{settings};
+    loop.submit(random_request(1, kSeed, 4, 5));
+    auto waits = random_request(2, kSeed, 4, 5);
+    waits.received = base::Clock::now() - std::chrono::hours{1};
+    loop.submit(waits);
+    EXPECT_EQ(loop.run(), "");
+    EXPECT_EQ(loop.outcomes.at(2).finish, FinishReason::length);
+}
+
 TEST(Engine, CancellingFreesBlocksBeforeTheNextStep) {
     Loop loop{{}};
     loop.submit(random_request(1, kSeed, 30, 200));

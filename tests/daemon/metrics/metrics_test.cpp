@@ -241,6 +241,37 @@ TEST(Metrics, ScrapingChangesNothingAndRunsBesideCounting) {
     EXPECT_EQ(value_of(registry.render(), "assay_batch_tokens_sum"), "150000");
 }
 
+TEST(PluginSeries, AreExportedWithTheirPluginAndBounded) {
+    Registry registry;
+    PluginSeries& series = registry.plugins();
+    std::string why;
+    const auto a = series.find_or_make(Type::counter, "cuda", "device/1", "assay_plugin_copies_total", "Copies.", why);
+    const auto b = series.find_or_make(Type::counter, "cpu", "device/1", "assay_plugin_copies_total", "Other words.", why);
+    const auto g = series.find_or_make(Type::gauge, "cpu", "device/1", "assay_plugin_heat_celsius", "Heat.", why);
+    ASSERT_TRUE(a != 0 && b != 0 && g != 0) << why;
+    EXPECT_EQ(series.find_or_make(Type::counter, "cuda", "device/1", "assay_plugin_copies_total", "", why), a);
+    EXPECT_EQ(series.find_or_make(Type::gauge, "x", "device/1", "assay_plugin_copies_total", "", why), 0U);
+    EXPECT_NE(why.find("is a counter of plugin cuda"), std::string::npos) << why;
+    series.add(a, 3);
+    series.add(a, -1);  // a counter does not go down
+    series.add(b, 0.5);
+    series.set(a, 99);  // nor is it set
+    series.set(g, 40);
+    series.add(g, -2);
+    series.add(0, 1);
+    series.add(9999, 1);
+    const std::string text = registry.render();
+    for (const char* line : {"# TYPE assay_plugin_copies_total counter\n", "# HELP assay_plugin_copies_total Copies.\n",
+                             "assay_plugin_copies_total{plugin=\"cuda\",kind=\"device/1\"} 3\n",
+                             "assay_plugin_copies_total{plugin=\"cpu\",kind=\"device/1\"} 0.5\n",
+                             "assay_plugin_heat_celsius{plugin=\"cpu\",kind=\"device/1\"} 38\n"})
+        EXPECT_NE(text.find(line), std::string::npos) << line << text;
+    EXPECT_EQ(text.find("Other words."), std::string::npos);
+    std::uint32_t made = 3;
+    while (series.find_or_make(Type::gauge, "p", "device/1", "assay_plugin_n" + std::to_string(made), "", why) != 0) ++made;
+    EXPECT_EQ(made, PluginSeries::kMaxSeries);
+}
+
 TEST(ProcessFigures, AreThoseOfThisProcess) {
     const auto figures = read_process_figures();
     ASSERT_TRUE(figures);

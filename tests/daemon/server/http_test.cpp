@@ -1,4 +1,5 @@
 // The HTTP surfaces over a real socket.
+#include "daemon/server/keys.hpp"
 #include "tests/support/test_server.hpp"
 #include "tests/support/web_client.hpp"
 
@@ -437,7 +438,7 @@ TEST(Http, UnknownPathsAndWrongMethodsAreNamed) {
 }
 
 TEST(Http, KeysAreCheckedBeforeAnythingIsRead) {
-    TestServer server{{.options = {.api_keys = {{"alice", "sk-1"}}}, .words = {"x"}}};
+    TestServer server{{.options = {.api_keys = {server::make_key("alice", "sk-1")}}, .words = {"x"}}};
     const std::string body = R"({"model":"demo-1b","prompt":"x"})";
     const auto refused = HttpClient{server.port()}.post("/v1/completions", body);
     EXPECT_EQ(refused.status, 401);

@@ -1,4 +1,5 @@
 // Clients that leave or do not read, a daemon that is not ready or leaves.
+#include "daemon/server/keys.hpp"
 #include "tests/support/test_server.hpp"
 #include "tests/support/web_client.hpp"
 
@@ -6,7 +7,10 @@
 #include <boost/json/serialize.hpp>
 #include <gtest/gtest.h>
 
+#include <mutex>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace {
 
@@ -445,7 +449,7 @@ TEST(Readiness, AWatchThatTripsAnswersOpenSocketsWithAnErrorEach) {
 
 TEST(Upgrade, IsRefusedInTheStatedOrder) {
     server::Options options;
-    options.api_keys = {{"alice", "sk-1"}};
+    options.api_keys = {server::make_key("alice", "sk-1")};
     TestServer server{{.options = std::move(options)}};
     const support::Headers evil = {{"origin", "https://evil.example"}};
     EXPECT_EQ((WsClient{server.port(), evil, "/v1/nothing"}.handshake().status), 404);
@@ -522,6 +526,88 @@ TEST(Upgrade, ConnectionsAreCounted) {
     EXPECT_NE(answer.find("Content-Length: " + std::to_string(body.size()) + "\r\n"),
               std::string::npos);
     EXPECT_TRUE(json::parse(body).at("error").at("code").is_string());
+}
+
+TEST(Upgrade, ConnectionsOfOneAddressAreCounted) {
+    server::Options options;
+    options.limits.max_connections_per_address = 2;
+    TestServer server{{.options = std::move(options)}};
+    WsClient first{server.port()};
+    WsClient second{server.port()};
+    ASSERT_TRUE(first.is_open() && second.is_open());
+    // A whole request is on its way when the answer is written: it must not be lost to a reset.
+    for (int i = 0; i < 20; ++i) {
+        HttpClient third{server.port()};
+        const auto answer = third.request("POST", "/v1/responses", std::string(200'000, 'x'));
+        ASSERT_EQ(answer.status, 429) << i;
+        EXPECT_EQ(answer.json().at("error").at("code").as_string(), "too_many_connections");
+        EXPECT_EQ(answer.headers.count("retry-after"), 1U);
+    }
+    first.close();
+    EXPECT_TRUE(support::eventually([&] { return HttpClient{server.port()}.get("/healthz").status == 200; }));
+}
+
+TEST(Upgrade, MessagesAndBodiesHaveLimitsOfTheirOwn) {
+    server::Options options;
+    options.limits.max_body_bytes = 1000;
+    options.limits.max_frame_bytes = 10'000;
+    TestServer server{{.options = std::move(options), .words = {"a"}}};
+    const std::string message =
+        R"({"type":"response.create","input":")" + std::string(5000, 'x') + R"("})";
+    EXPECT_EQ(HttpClient{server.port()}.post("/v1/responses", message).status, 413);
+    WsClient client{server.port()};
+    EXPECT_EQ(client.turn(message).back().at("type").as_string(), "response.completed");
+    client.send(std::string(20'000, 'x'));
+    EXPECT_FALSE(client.receive());
+    EXPECT_EQ(client.close_code(), 1009);
+}
+
+// ---- limits of keys ----------------------------------------------------------------------------
+
+TEST(Keys, AKeyBeyondItsShareGets429AndOthersDoNot) {
+    support::TestServerSetup setup{.words = {"a"}};
+    setup.options.api_keys = {server::make_key("alice", "sk-1"), server::make_key("bob", "sk-2")};
+    setup.options.api_keys[0].max_in_flight = 1;
+    setup.script = [](const base::Request&) { return support::FakeEngine::Script{.hold = true}; };
+    TestServer server{std::move(setup)};
+    const support::Headers alice = {{"authorization", "Bearer sk-1"}};
+    const std::string body = R"({"model":"demo","prompt":"Hi"})";
+    WsClient running{server.port(), alice};
+    running.send(kHi);
+    ASSERT_TRUE(support::eventually([&] { return server.engine->num_live() == 1; }));
+    const auto refused = HttpClient{server.port()}.request("POST", "/v1/completions", body, alice);
+    EXPECT_EQ(refused.status, 429);
+    EXPECT_EQ(refused.json().at("error").at("code").as_string(), "rate_limit_exceeded");
+    EXPECT_EQ(refused.headers.count("retry-after"), 1U);
+    HttpClient bob{server.port()};
+    bob.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer sk-2\r\nContent-Length: " +
+             std::to_string(body.size()) + "\r\n\r\n" + body);
+    EXPECT_TRUE(support::eventually([&] { return server.engine->num_live() == 2; }));
+    EXPECT_TRUE(support::eventually(
+        [&] { return server.metric("assay_key_rejected_total{key=\"alice\",reason=\"in_flight\"}") == "1"; }));
+    server.engine->release();
+}
+
+TEST(AccessLog, SeesWhatClientsSendOnlyWhenAsked) {
+    std::mutex mutex;
+    std::vector<std::string> messages;
+    support::TestServerSetup setup{.words = {"a"}};
+    setup.options.on_message = [&](std::string_view id, std::string_view text) {
+        const std::lock_guard lock{mutex};
+        messages.push_back(std::string{id} + " " + std::string{text});
+    };
+    TestServer server{std::move(setup)};
+    HttpClient{server.port()}.post("/v1/completions", R"({"model":"demo","prompt":"first"})");
+    {
+        WsClient client{server.port()};
+        client.turn(kHi);
+        client.close();
+    }
+    ASSERT_TRUE(support::eventually([&] { return server.access().size() == 2; }));
+    const std::lock_guard lock{mutex};
+    ASSERT_EQ(messages.size(), 2U);
+    EXPECT_EQ(messages[0], server.access()[0].id + R"( {"model":"demo","prompt":"first"})");
+    EXPECT_EQ(messages[1], server.access()[1].id + " " + std::string{kHi});
 }
 
 // ---- hygiene of a WebSocket --------------------------------------------------------------------
