@@ -3,6 +3,7 @@
 // Loads an attention image through its module symbol and holds one instance of it.
 
 #include "cxx/plugin.hpp"
+#include "tests/support/build_dir.hpp"
 
 #ifdef ASSAY_TEST_CUDA
 #include "cuda/space.hpp"
@@ -39,7 +40,7 @@ struct Backend {
 
 /// The images stay mapped for the life of the process, as they do in the daemon.
 inline const assay_module& open_module(const std::string& image) {
-    const std::string path = std::string{ASSAY_BUILD_DIR} + "/plugins/attention/" + image + ".so";
+    const std::string path = support::build_dir() + "/plugins/attention/" + image + ".so";
     void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) throw std::runtime_error{dlerror()};
     const auto* module = static_cast<const assay_module*>(dlsym(handle, "assay_module_entry"));
