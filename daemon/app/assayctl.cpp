@@ -44,6 +44,9 @@ int main(int argc, char** argv) {
     cli.set_version_flag("--version", "assayctl " ASSAY_VERSION);
     cli.footer("Exit codes: 64 usage, 65 bad model file, 69 no daemon answers or it refuses, 70 a backend or proof "
                "failed, 74 the result could not be written, 78 configuration or a missing backend.\n'assayctl COMMAND --help' explains each command.");
+    app::cli::add_assay(cli);
+    app::cli::add_bisect(cli);
+    app::cli::add_calibrate(cli);
     app::cli::add_inspect(cli);
     app::cli::add_audit(cli);
     app::cli::add_merge(cli);

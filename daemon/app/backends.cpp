@@ -2,7 +2,9 @@
 
 #include <filesystem>
 
+#include "cxx/plugin.hpp"
 #include "daemon/base/error.hpp"
+#include "daemon/plugin/boundary.hpp"
 
 namespace app {
 
@@ -56,6 +58,48 @@ std::unique_ptr<model::ModelFile> open_model(plugin::Registry& registry, const c
     plugin::Options options = options_of(config, best->id());
     if (check_weights) options.emplace_back("check_weights", "true");
     return std::make_unique<model::ModelFile>(best->source(), best->table<assay_loader>(), path, options);
+}
+
+void use_reference_backends(config::Config& config) {
+    config.backends.options.clear();
+    config.backends.device = {"cpu"};
+    config.backends.device_ordinal = 0;
+    config.backends.quant = {"ggml"};
+    config.backends.attention = {{"reference"}, {"reference"}};
+    config.backends.options["cpu"] = {{"tier", "reference"}};
+    config.backends.options["ggml"] = {{"tier", "reference"}};
+    config.kv.dtype = config::KvDtype::f32;
+}
+
+/// Options and attention configuration live as long as the calls that borrow them.
+std::unique_ptr<plugin::Attention> make_attention(const plugin::Requirements& requirements,
+                                                  const plugin::Device& device, plugin::Module& module,
+                                                  const std::vector<assay_attn_layer>& layers) {
+    std::vector<assay_option> options;
+    const assay_attn_config config =
+        plugin::attention_config(requirements, module.id(), &device.ref(), options);
+    std::vector<const assay_attn_layer*> pointers;
+    for (const auto& layer : layers) pointers.push_back(&layer);
+    return std::make_unique<plugin::Attention>(module.source(), module.table<assay_attention>(), config,
+                                               pointers);
+}
+
+std::vector<assay_kv_layout> kv_layouts(const plugin::Requirements& requirements,
+                                        const plugin::Device& device, plugin::Module& module,
+                                        const std::vector<assay_attn_layer>& layers) {
+    std::vector<assay_option> options;
+    const assay_attn_config config =
+        plugin::attention_config(requirements, module.id(), &device.ref(), options);
+    std::vector<assay_kv_layout> out;
+    for (const auto& layer : layers) {
+        assay_kv_layout layout{};
+        layout.size = sizeof layout;
+        assay_error err = sdk::make_error();
+        if (module.table<assay_attention>()->kv_layout(&config, &layer, &layout, &err) != ASSAY_OK)
+            throw base::ConfigError{"attention plugin \"" + module.id() + "\": " + plugin::words(err)};
+        out.push_back(layout);
+    }
+    return out;
 }
 
 plugin::Requirements requirements(const config::Config& config) {

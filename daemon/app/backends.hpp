@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "daemon/config/config.hpp"
 #include "daemon/model/model_file.hpp"
@@ -21,6 +22,18 @@ namespace app {
 [[nodiscard]] std::unique_ptr<model::ModelFile> open_model(plugin::Registry& registry,
                                                            const config::Config& config,
                                                            bool check_weights = false);
+
+/// Writes the backends that compute every op by its definition into `config`: what "correct" is.
+void use_reference_backends(config::Config& config);
+
+/// An attention instance for these layers, configured as the requirements say.
+[[nodiscard]] std::unique_ptr<plugin::Attention> make_attention(const plugin::Requirements& requirements,
+                                                                const plugin::Device& device, plugin::Module& module,
+                                                                const std::vector<assay_attn_layer>& layers);
+/// The pages of each layer. Throws base::ConfigError with the plugin's words.
+[[nodiscard]] std::vector<assay_kv_layout> kv_layouts(const plugin::Requirements& requirements,
+                                                      const plugin::Device& device, plugin::Module& module,
+                                                      const std::vector<assay_attn_layer>& layers);
 
 /// The parts of the resolver's requirements that the configuration states.
 [[nodiscard]] plugin::Requirements requirements(const config::Config& config);

@@ -14,6 +14,7 @@
 #include "daemon/app/logging.hpp"
 #include "daemon/app/model_watch.hpp"
 #include "daemon/app/plugin_metrics.hpp"
+#include "daemon/app/proof.hpp"
 #include "daemon/app/server_options.hpp"
 #include "daemon/app/signals.hpp"
 #include "daemon/app/stack.hpp"
@@ -216,6 +217,7 @@ int serve(const config::Config& config) {
     base::EngineLink link{static_cast<std::size_t>(config.scheduler.max_waiting)};
 
     // Listen first: /healthz answers and /readyz says what is being waited for.
+    Proof proof{registry, state};
     server::Server server{server_options(config), link, state, registry};
     Operation operation{config, server, state, registry};
     const Signals signals{operation.handlers()};
@@ -256,6 +258,7 @@ int serve(const config::Config& config) {
                                            config.model.chat_template_file, &worker, [](std::string_view detail) {
                                                log_warn("event=chat_template detail=\"" + std::string{detail} + "\"");
                                            }));
+    proof.run(config, stack);
     const Service service{config, stack, link, registry,
                           [&](const std::string& why) { operation.on_engine_failure(why); }};
     if (state.advance(Phase::starting, Phase::ready, "ready"))

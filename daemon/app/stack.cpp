@@ -25,37 +25,6 @@ std::uint32_t num_lanes(const config::Config& config) {
                                      : plugin::WorkerLanes::num_processors();
 }
 
-/// Options and attention configuration live as long as the calls that borrow them.
-std::unique_ptr<plugin::Attention> make_attention(const plugin::Requirements& requirements,
-                                                  const plugin::Device& device, plugin::Module& module,
-                                                  const std::vector<assay_attn_layer>& layers) {
-    std::vector<assay_option> options;
-    const assay_attn_config config =
-        plugin::attention_config(requirements, module.id(), &device.ref(), options);
-    std::vector<const assay_attn_layer*> pointers;
-    for (const auto& layer : layers) pointers.push_back(&layer);
-    return std::make_unique<plugin::Attention>(module.source(), module.table<assay_attention>(), config,
-                                               pointers);
-}
-
-std::vector<assay_kv_layout> kv_layouts(const plugin::Requirements& requirements,
-                                        const plugin::Device& device, plugin::Module& module,
-                                        const std::vector<assay_attn_layer>& layers) {
-    std::vector<assay_option> options;
-    const assay_attn_config config =
-        plugin::attention_config(requirements, module.id(), &device.ref(), options);
-    std::vector<assay_kv_layout> out;
-    for (const auto& layer : layers) {
-        assay_kv_layout layout{};
-        layout.size = sizeof layout;
-        assay_error err = sdk::make_error();
-        if (module.table<assay_attention>()->kv_layout(&config, &layer, &layout, &err) != ASSAY_OK)
-            throw base::ConfigError{"attention plugin \"" + module.id() + "\": " + plugin::words(err)};
-        out.push_back(layout);
-    }
-    return out;
-}
-
 /// Options for a plugin that is not there are a mistake, as an unknown key is.
 void check_options_have_plugins(const config::Config& config, const plugin::Registry& registry) {
     for (const auto& [id, options] : config.backends.options) {

@@ -144,6 +144,18 @@ struct Template {
     int workers = 1;
 };
 
+enum class AssayDepth { full, quick };
+
+struct Assay {
+    AssayDepth depth = AssayDepth::full;
+    bool cache = true;                   ///< a passing result of the very same may stand for a run
+    std::filesystem::path cache_folder;  ///< empty: the user's cache folder
+    std::filesystem::path calibration;   ///< empty: beside the model, where there is one
+    std::filesystem::path probes_file;   ///< empty: none beside the built-in
+    std::chrono::milliseconds timeout{60'000};
+    std::int64_t seed = 0;  ///< 0: a fresh one
+};
+
 /// Where an effective value came from.
 struct Origin {
     enum class Source { default_value, file, environment };
@@ -164,6 +176,7 @@ struct Config {
     Sampling sampling;
     Log log;
     Metrics metrics;
+    Assay assay;
     Template chat_template;  ///< section [template]
 
     std::uint64_t generation = 1;

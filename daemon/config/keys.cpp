@@ -35,6 +35,7 @@ constexpr ChoiceRef choice(std::span<const std::string_view> names) {
 
 // In the order of the enumerators.
 constexpr std::string_view kKvDtypes[] = {"auto", "f32", "f16", "bf16"};
+constexpr std::string_view kAssayDepths[] = {"full", "quick"};
 constexpr std::string_view kLogLevels[] = {"trace", "debug", "info", "warn", "error"};
 constexpr std::string_view kLogFormats[] = {"text", "json"};
 constexpr std::string_view kTlsVersions[] = {"1.2", "1.3"};
@@ -207,6 +208,24 @@ constexpr Key kKeys[] = {
      "Whether /metrics asks for a key as the API does."},
     {"metrics", "vllm_aliases", at<&Config::metrics, &Metrics::vllm_aliases>(), "", 0, 0, Rule::none, kAtStart,
      "Whether the metrics that have a counterpart there are also served under vLLM's names, for existing dashboards."},
+
+    {"assay", "depth", choice<&Config::assay, &Assay::depth>(kAssayDepths), "", 0, 0, Rule::none, kLive,
+     "How much is asked before serving. quick: fewer rows and decode steps, no run of the whole model by definition; all levels in either."},
+    {"assay", "cache", at<&Config::assay, &Assay::cache>(), "", 0, 0, Rule::none, kLive,
+     "Whether a passing result that was obtained with the very same programs, plugins, device, model and settings stands for a run. "
+     "false: every start proves again."},
+    {"assay", "cache_folder", at<&Config::assay, &Assay::cache_folder>(), "", 0, 0, Rule::none, kLive,
+     "Folder of results. Empty: systemd's CacheDirectory, else assay below the user's cache folder. One that others may write to is not used."},
+    {"assay", "calibration", at<&Config::assay, &Assay::calibration>(), "", 0, 0, Rule::none, kLive,
+     "Calibration that judges the model, made by assayctl calibrate. Empty: the file beside the model with .assay.json behind its name, where "
+     "there is one, else the built-in probes."},
+    {"assay", "probes_file", at<&Config::assay, &Assay::probes_file>(), "", 0, 0, Rule::none, kLive,
+     "JSON file of further probes: a list of objects with name, prompt, expected and floor (natural log-probability a token). Empty: none."},
+    {"assay", "timeout_ms", at<&Config::assay, &Assay::timeout>(), "ms", 1000, kDayMs, Rule::none, kLive,
+     "How long one call of a backend may take while it is proven, before it counts as hanging and the start ends. Too small: slow devices are "
+     "refused. Too large: a hanging backend delays the diagnosis."},
+    {"assay", "seed", at<&Config::assay, &Assay::seed>(), "", 0, kTiB, Rule::none, kLive,
+     "Seed of the random inputs, to replay a failure; every report prints its own. 0: a fresh one each time."},
 
     {"template", "timeout_ms", at<&Config::chat_template, &Template::timeout>(), "ms", 10, 600'000, Rule::none, kLive,
      "How long one chat template may take to render before its request fails. Too small: long chats fail on a busy machine. "

@@ -124,7 +124,7 @@ FAULTS = [
     quant('batch-9', 'matmul wrong for nine rows and more', fast=True),
     quant('odd-rows', 'wrong for an odd number of rows'),
     quant('k-tail', 'the last 32 inputs ignored'),
-    quant('experts-swapped', 'grouped matmul with two experts exchanged', named('_exps', 'faulty'), fast=True),
+    quant('experts-swapped', 'grouped or per-head matmul with two experts exchanged', named('_exps|attn_[kv]_b', 'faulty'), fast=True),
     quant('transposed', 'per-head matmul transposed', named('attn_[kv]_b', 'faulty'), reports='E7'),
     quant('gate-up-swapped', 'gate and up of the fused product exchanged', named('ffn_gate', 'faulty')),
     quant('fused-order', 'outputs of a fused product in another order', named('attn_qkv', 'faulty'), model=GQA),

@@ -15,6 +15,9 @@ class App;
 namespace app::cli {
 
 // Each adds one subcommand of assayctl to `cli`; it runs when parsed and throws base::StartError.
+void add_assay(CLI::App& cli);
+void add_bisect(CLI::App& cli);
+void add_calibrate(CLI::App& cli);
 void add_inspect(CLI::App& cli);
 void add_audit(CLI::App& cli);
 void add_logits(CLI::App& cli);

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "daemon/app/backends.hpp"
 #include "daemon/app/cli/commands.hpp"
 #include "daemon/base/error.hpp"
 #include "daemon/config/environment.hpp"
@@ -25,12 +26,7 @@ void apply_backends(config::Config& config, const std::string& preset) {
     if (preset.empty()) return;
     config.backends.options.clear();
     if (preset == "reference") {
-        config.backends.device = {"cpu"};
-        config.backends.quant = {"ggml"};
-        config.backends.attention = {{"reference"}, {"reference"}};
-        config.backends.options["cpu"] = {{"tier", "reference"}};
-        config.backends.options["ggml"] = {{"tier", "reference"}};
-        config.kv.dtype = config::KvDtype::f32;
+        use_reference_backends(config);
     } else if (preset == "cpu") {
         config.backends.device = {"cpu"};
         config.backends.quant = {"ggml"};

@@ -122,7 +122,7 @@ a = 1
             "/etc/assay/a.toml:7:10: server.listen: found 1, expected a string \"host:port\" with a "
             "port from 0 to 65535\n"
             "/etc/assay/a.toml:8:2: nonsense: found an unknown key, expected one of server, tls, model, "
-            "plugins, backends, kv, scheduler, engine, sampling, log, metrics, template\n"
+            "plugins, backends, kv, scheduler, engine, sampling, log, metrics, assay, template\n"
             "environment: ASSAY_ENGINE_THREADS: found \"many\", expected an integer from 0 to 1024 "
             "(threads)\n"
             "environment: ASSAY_KV_BLOCKSIZE: found an unknown variable, expected a known one; did "
