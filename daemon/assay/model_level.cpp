@@ -159,6 +159,7 @@ private:
 
     [[nodiscard]] bool declares_equal_bits() const {
         if (std::string_view{c_.candidate.device.ref().kind} != "cpu") return false;
+        if (c_.candidate.prefill.id() != c_.candidate.decode.id()) return false;  // two programs, each with bits of its own
         for (const plugin::Attention* a : {&c_.candidate.prefill, &c_.candidate.decode})
             for (std::uint32_t i = 0; i < a->api().num_caps; ++i)
                 if (a->api().caps[i]->attn_class == c_.candidate.hparams().attn_class && (a->api().caps[i]->flags & ASSAY_ATTN_ORDERED) == 0) return false;

@@ -73,7 +73,7 @@ private:
         return out;
     }
 
-    /// Runs `call(ops, self)` through the checker.
+    /// Runs `call(ops, self)` through the checker, and once more on its own.
     template <class Call>
     void check(const char* op, std::initializer_list<const Guarded*> outputs, Call&& call) {
         c_.begin(std::string{"kernels: device op "} + op);
@@ -82,6 +82,13 @@ private:
         fail_unless(op, call(ops, self));
         for (const Guarded* out : outputs)
             if (const std::string damage = out->damage(); !damage.empty()) gathering_.fail(std::string{"kernels.device."} + op, subject(op), damage);
+        std::vector<std::vector<float>> first;
+        for (const Guarded* out : outputs) first.push_back(out->whole());
+        fail_unless(op, call(c_.candidate.device.ops(), c_.candidate.device.self()));
+        auto before = first.begin();
+        for (const Guarded* out : outputs)
+            if (!same_bits(*before++, out->whole()))
+                gathering_.fail(std::string{"kernels.device."} + op, subject(op), "two runs of one call gave different bits");
     }
     [[nodiscard]] bool offers(std::int32_t op) const {
         return c_.candidate.device.ops().supports(c_.candidate.device.self(), op, ASSAY_F32, nullptr) == ASSAY_OK;

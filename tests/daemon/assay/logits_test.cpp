@@ -85,9 +85,9 @@ TEST(Spread, HasBothEndsAndNothingTwice) {
     EXPECT_EQ(assay::spread(1, 1), (std::vector<std::int32_t>{0}));
 }
 
-TEST(BuiltInProbes, AreThreeWithFloorsFarAboveChance) {
+TEST(BuiltInProbes, AreFourWithFloorsFarAboveChance) {
     const auto probes = assay::built_in_probes();
-    ASSERT_EQ(probes.size(), 3U);
+    ASSERT_EQ(probes.size(), 4U);
     for (const assay::Probe& probe : probes) {
         EXPECT_GT(probe.floor, -std::log(64.0)) << probe.name;
         EXPECT_FALSE(probe.expected.empty());
