@@ -3,11 +3,13 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "daemon/base/error.hpp"
+#include "daemon/base/token_rules.hpp"
 
 namespace base {
 
@@ -39,6 +41,9 @@ struct Request {
     std::int32_t min_tokens = 0;       ///< end-of-generation tokens are barred before this many
     std::vector<std::int32_t> stop_tokens;  ///< sorted; one of them ends the request (not with ignore_eos)
     Sampling sampling;
+    /// What the text must be; null = anything. Held with the other choices of the request, and with the
+    /// cache that it came from.
+    std::shared_ptr<const TokenRules> rules;
     std::int32_t num_logprobs = -1;    ///< -1 = none; 0 = the chosen token's; n = and the n most likely
     bool prompt_logprobs = false;      ///< score the prompt too (`echo` with logprobs)
     Clock::time_point received{};      ///< when the request arrived whole: TTFT counts from here

@@ -186,6 +186,12 @@ void Engine::deliver(Sequence& s, Sampled& sampled) {
         return;
     }
     s.tokens.push_back(sampled.token);
+    if (s.constraint && !s.constraint->accept(sampled.token)) {
+        finish(s.request.id, FinishReason::error, Errc::device_lost,
+               "token " + std::to_string(sampled.token) + " was drawn, which the mask rules out");
+        finished_.push_back(s.request.id);
+        return;
+    }
     metrics_.generation_tokens.add();
     TokenEvent event;
     event.id = s.request.id;
@@ -199,6 +205,7 @@ void Engine::deliver(Sequence& s, Sampled& sampled) {
 }
 
 FinishReason Engine::finish_reason(const Sequence& s) const {
+    if (s.constraint && s.constraint->is_ended()) return FinishReason::stop;
     const auto& stop = s.request.stop_tokens;
     if (s.num_generated() >= s.request.min_tokens && std::binary_search(stop.begin(), stop.end(), s.tokens.back()))
         return FinishReason::stop;

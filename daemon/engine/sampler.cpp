@@ -10,6 +10,13 @@
 
 namespace engine {
 
+namespace {
+
+/// What the least wanted of the allowed tokens of a masked row still has added to its logit.
+constexpr float kLeastWanted = -1e9F;
+
+}  // namespace
+
 float uniform_at(std::uint64_t seed, std::uint64_t position) noexcept {
     // SplitMix64's finaliser over a counter: Steele, Lea, Flood, "Fast splittable pseudorandom
     // number generators", 2014.
@@ -35,6 +42,10 @@ Sampler::Sampler(const plugin::Device& device, const plugin::Stream& stream, std
     tokens_buf_ = device.alloc(seqs * 4);
     row_ids_buf_ = device.alloc(rows * 4);
     sampled_logits_ = device.alloc(seqs * vocab * 4);
+    masks_buf_ = device.alloc(seqs * ((vocab + 31) / 32) * 4);
+    mask_rows_buf_ = device.alloc(seqs * 4);
+    masks_.reserve(seqs * ((vocab + 31) / 32));
+    mask_rows_.reserve(seqs);
     scored_logits_ = device.alloc(rows * vocab * 4);
     score_tokens_buf_ = device.alloc(rows * 4);
     logprob_buf_ = device.alloc(rows * 4);
@@ -57,7 +68,7 @@ Sampler::Sampler(const plugin::Device& device, const plugin::Stream& stream, std
 
 void Sampler::require_ops() const {
     for (const std::int32_t op :
-         {ASSAY_OP_GATHER_ROWS, ASSAY_OP_LOGITS_EDIT, ASSAY_OP_LOGPROBS, ASSAY_OP_SAMPLE}) {
+         {ASSAY_OP_GATHER_ROWS, ASSAY_OP_LOGITS_EDIT, ASSAY_OP_LOGITS_MASK, ASSAY_OP_LOGPROBS, ASSAY_OP_SAMPLE}) {
         assay_error why = sdk::make_error();
         if (device_.ops().supports(device_.self(), op, ASSAY_F32, &why) != ASSAY_OK)
             throw base::ConfigError{"device plugin \"" + device_.id() + "\" lacks an op that sampling needs (op " +
@@ -120,8 +131,19 @@ void Sampler::collect_edits(const Sequence& s, std::int32_t row) {
     if (barred)
         for (const std::int32_t token : s.request.stop_tokens)
             if (is_token(token)) edit_of(token).add = -std::numeric_limits<float>::infinity();
+    if (s.constraint)
+        for (std::size_t i = first; i < edits_.size(); ++i)
+            edits_[i].add = std::max(edits_[i].add, kLeastWanted);
     for (std::size_t i = first; i < edits_.size(); ++i)
         edit_index_[static_cast<std::size_t>(edits_[i].token)] = -1;
+}
+
+void Sampler::collect_mask(const Sequence& s) {
+    if (!s.constraint) return mask_rows_.push_back(-1);
+    const std::size_t words = (static_cast<std::size_t>(vocab_size_) + 31) / 32;
+    mask_rows_.push_back(static_cast<std::int32_t>(masks_.size() / words));
+    masks_.resize(masks_.size() + words);
+    s.constraint->allow(std::span{masks_}.last(words));
 }
 
 void Sampler::collect_prompt_scores(const Sequence& s, const Scheduler::Rows& rows, std::int32_t index) {
@@ -156,6 +178,16 @@ bool Sampler::edit(const assay_tensor& rows) {
     return true;
 }
 
+bool Sampler::mask(const assay_tensor& rows) {
+    if (masks_.empty()) return true;
+    const std::int64_t words = (vocab_size_ + 31) / 32;
+    return to_device(masks_buf_, masks_.data(), masks_.size() * 4) &&
+           to_device(mask_rows_buf_, mask_rows_.data(), mask_rows_.size() * 4) &&
+           check("logits mask",
+                 device_.ops().logits_mask(device_.self(), &rows, masks_buf_.as<std::uint32_t>(), words,
+                                           mask_rows_buf_.as<std::int32_t>(), stream_.get()));
+}
+
 bool Sampler::sample(const assay_tensor& logits) {
     const std::size_t n = sample_rows_.size();
     if (n == 0) return true;
@@ -166,7 +198,7 @@ bool Sampler::sample(const assay_tensor& logits) {
     if (!to_device(row_ids_buf_, sampled_rows_.data(), n * 4) ||
         !check("gather rows", ops.gather_rows(self, &logits, row_ids_buf_.as<std::int32_t>(), &rows, s)))
         return false;
-    if (!edit(rows)) return false;
+    if (!edit(rows) || !mask(rows)) return false;
     return to_device(rows_buf_, sample_rows_.data(), n * sizeof(assay_sample_row)) &&
            check("sample", ops.sample(self, &rows, rows_buf_.as<assay_sample_row>(),
                                       tokens_buf_.as<std::int32_t>(), s)) &&
@@ -216,6 +248,8 @@ bool Sampler::run(const assay_tensor& logits, std::span<Sequence* const> sequenc
     out.resize(sequences.size());
     edits_.clear();
     sample_rows_.clear();
+    masks_.clear();
+    mask_rows_.clear();
     sampled_sequence_.clear();
     sampled_rows_.clear();
     scores_.clear();
@@ -227,6 +261,7 @@ bool Sampler::run(const assay_tensor& logits, std::span<Sequence* const> sequenc
         const auto sampled_row = static_cast<std::int32_t>(sample_rows_.size());
         const std::int32_t logit_row = rows[i].first + rows[i].count - 1;
         collect_edits(s, sampled_row);
+        collect_mask(s);
         const base::Sampling& p = s.request.sampling;
         sample_rows_.push_back({p.temperature, p.top_p, p.min_p, p.top_k,
                                 uniform_at(p.seed, static_cast<std::uint64_t>(s.num_generated()))});

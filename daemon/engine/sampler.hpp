@@ -28,8 +28,9 @@ struct Sampled {
 /// Turns rows of logits into tokens and log-probabilities, through the device's ops. All buffers are
 /// sized once.
 ///
-/// Log-probabilities are those of the model's own distribution: before penalties, bias, temperature
-/// and cuts.
+/// Log-probabilities are those of the model's own distribution: before penalties, bias, masks,
+/// temperature and cuts. A mask has the last word on what may be drawn: a token that is banned, or barred
+/// as one that ends the text, is drawn after all where the mask leaves no other.
 ///
 /// Thread: engine.
 class Sampler {
@@ -61,9 +62,11 @@ private:
     };
     void require_ops() const;
     void collect_edits(const Sequence& sequence, std::int32_t row);
+    void collect_mask(const Sequence& sequence);
     void collect_prompt_scores(const Sequence& sequence, const Scheduler::Rows& rows, std::int32_t index);
     [[nodiscard]] bool save_scored_rows(const assay_tensor& logits);
     [[nodiscard]] bool edit(const assay_tensor& rows);
+    [[nodiscard]] bool mask(const assay_tensor& rows);
     [[nodiscard]] bool sample(const assay_tensor& logits);
     [[nodiscard]] bool score(std::vector<Sampled>& out, std::span<Sequence* const> sequences);
     [[nodiscard]] bool to_device(plugin::Buffer& dst, const void* src, std::uint64_t bytes);
@@ -76,10 +79,13 @@ private:
     model::Event done_;
 
     plugin::Buffer edits_buf_, rows_buf_, tokens_buf_, sampled_logits_, row_ids_buf_;
+    plugin::Buffer masks_buf_, mask_rows_buf_;
     plugin::Buffer scored_logits_, score_tokens_buf_, logprob_buf_, top_ids_buf_, top_logprobs_buf_;
 
     std::vector<assay_logit_edit> edits_;
     std::vector<assay_sample_row> sample_rows_;
+    std::vector<std::uint32_t> masks_;            // [num_masks, (vocab + 31) / 32] of this step
+    std::vector<std::int32_t> mask_rows_;         // of each sampled row, -1 = none
     std::vector<std::int32_t> row_ids_, sampled_tokens_;
     std::vector<std::int32_t> sampled_sequence_;  // sequence index of each sampled row
     std::vector<std::int32_t> sampled_rows_;      // its row of logits

@@ -71,6 +71,7 @@ base::Result<void> Scheduler::submit(base::Request&& request) {
     sequence->arrival = ++arrivals_;
     sequence->tokens = request.prompt;
     sequence->request = std::move(request);
+    if (sequence->request.rules) sequence->constraint = sequence->request.rules->start();
     sequence->share = &shares_.join(sequence->request.client);
     insert_in_order(waiting_, std::move(sequence));
     return {};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "daemon/base/request.hpp"
@@ -24,6 +25,9 @@ struct Sequence {
     PrefixCache::Node node = PrefixCache::Node::root;  ///< of the last full block that is known
     std::int32_t num_known_blocks = 0; ///< full blocks that the prefix cache has seen
     std::int32_t num_cached = 0;       ///< prompt tokens found in the prefix cache when it was first run
+    /// Where it stands in its request's rules; null = anything may follow. Survives preemption, like
+    /// the tokens that it has seen.
+    std::unique_ptr<base::TokenConstraint> constraint;
     /// Prompt scores of chunks already run; delivered at once with the last.
     std::vector<base::TokenLogprobs> prompt_logprobs;
 
