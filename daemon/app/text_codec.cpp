@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "daemon/text/chat_template.hpp"
 #include "daemon/text/control_guard.hpp"
 #include "daemon/text/detokenizer.hpp"
+#include "daemon/text/grammar/compile.hpp"
 #include "daemon/text/reply/format.hpp"
 #include "daemon/text/stop_strings.hpp"
 #include "daemon/text/template_probe.hpp"
@@ -141,6 +144,16 @@ public:
         return chat;
     }
 
+    server::BoundReply bind_reply(const base::OutputRules& rules, const grammar::ReplyForm& form) const override {
+        // A vocabulary is arranged for masks when the first request needs it.
+        std::call_once(grammars_made_, [this] {
+            grammars_.emplace(std::make_shared<const grammar::TokenTable>(tokenizer_));
+        });
+        grammar::Outcome outcome = grammars_->get(rules, form);
+        if (auto* refusal = std::get_if<grammar::Refusal>(&outcome)) return std::move(*refusal);
+        return std::get<0>(std::move(outcome));
+    }
+
     std::unique_ptr<server::TextStream> start(server::TextStreamOptions options) const override {
         std::span<const std::int32_t> marks;
         if (options.marks_of == plain_.format && options.marks_of != nullptr) marks = plain_.marks;
@@ -174,6 +187,8 @@ private:
     const text::Tokenizer& tokenizer_;
     text::TemplateWorker* worker_;
     ChatTemplate plain_, with_tools_;
+    mutable std::once_flag grammars_made_;
+    mutable std::optional<grammar::Cache> grammars_;
 };
 
 /// A template of the operator's that is no Jinja2 is a mistake of the configuration; one that refuses a

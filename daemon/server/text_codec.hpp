@@ -1,6 +1,9 @@
 #pragma once
 
 #include "daemon/base/error.hpp"
+#include "daemon/base/output_rules.hpp"
+#include "daemon/base/token_rules.hpp"
+#include "daemon/text/grammar/reply_form.hpp"
 #include "daemon/text/text_range.hpp"
 
 #include <boost/json/fwd.hpp>
@@ -10,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 namespace reply {
@@ -54,6 +58,9 @@ struct RenderedChat {
     bool in_reasoning = false;              ///< the prompt leaves the reasoning open
 };
 
+/// What the tokens of a reply must follow, or why they cannot.
+using BoundReply = std::variant<std::shared_ptr<const base::TokenRules>, grammar::Refusal>;
+
 /// Everything the server needs to know about a model's text. Implemented by daemon/app over
 /// daemon/text, and by a fake in the tests.
 ///
@@ -72,6 +79,15 @@ public:
     [[nodiscard]] virtual base::Result<std::vector<std::int32_t>> encode_chat(
         const RenderedChat& chat) const {
         return encode(chat.text, true, true);
+    }
+
+    /// Compiles what a request demands of its reply into rules for tokens; the same demand is compiled
+    /// once. May take long: never called on the io thread.
+    /// @param rules  not free
+    [[nodiscard]] virtual BoundReply bind_reply(const base::OutputRules& /*rules*/,
+                                                const grammar::ReplyForm& /*form*/) const {
+        return grammar::Refusal{grammar::Refusal::Part::model, 0,
+                                "Replies of this model cannot be bound to a form."};
     }
 
     /// Renders the model's chat template. May take long: never called on the io thread.

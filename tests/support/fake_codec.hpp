@@ -79,6 +79,15 @@ public:
         return {{}, out + "assistant:", {}, format, in_reasoning};
     }
 
+    /// Free text for all that leave the model a choice; forms and required calls are refused.
+    server::BoundReply bind_reply(const base::OutputRules& rules,
+                                  const grammar::ReplyForm& form) const override {
+        if (rules.form == base::OutputRules::Form::text &&
+            rules.calls != base::OutputRules::Calls::required)
+            return std::shared_ptr<const base::TokenRules>{};
+        return TextCodec::bind_reply(rules, form);
+    }
+
     /// How replies are written; null: plainly.
     void write_replies_as(std::string_view name) {
         for (const reply::Format& row : reply::formats())

@@ -83,6 +83,7 @@ base::Result<void> ChoiceJob::submit(Choice& choice) {
     const Ids& prompt = choice.prompt.ids;
     base::Request request =
         make_request(*model_, params_, prompt, default_max_tokens(*model_, prompt.size(), 0));
+    request.rules = choice.prompt.rules;
     request.client = client_;
     // Time limits count from when a choice had its turn: only the first ones have it at once.
     request.received = num_ended_ == 0 && !has_begun_ ? received_ : base::Clock::now();

@@ -22,19 +22,35 @@ double seconds(base::Clock::duration duration) {
     return std::chrono::duration<double>(duration).count();
 }
 
-/// Binds the reply to what the client demands of it. The one place where that is done: so far no
-/// demand can be met, so each is refused by the name of its field. Strict tools are none as long as
-/// the model may choose not to call one.
-std::optional<ApiError> constrain(const ChatInputs& inputs) {
-    if (inputs.rules.form != base::OutputRules::Form::text) {
-        return invalid_request("unsupported_value", std::string{inputs.form_param} + ".type",
-                               "Structured output is not supported.");
+/// Binds the reply to what the client demands of it.
+/// @return  why that cannot be done, by the name of the field
+std::optional<ApiError> bind_reply(const Model& model, const ChatInputs& inputs,
+                                   EncodedPrompt& prompt) {
+    using Part = grammar::Refusal::Part;
+    if (inputs.rules.is_free()) return std::nullopt;
+    BoundReply bound =
+        model.codec->bind_reply(inputs.rules, {prompt.shape.format, prompt.shape.in_reasoning});
+    if (auto* rules = std::get_if<std::shared_ptr<const base::TokenRules>>(&bound)) {
+        prompt.rules = std::move(*rules);
+        return std::nullopt;
     }
-    if (inputs.rules.calls == base::OutputRules::Calls::required) {
-        return invalid_request("unsupported_value", "tool_choice",
-                               "Forced tool calls are not supported.");
+    const auto& refusal = std::get<grammar::Refusal>(bound);
+    const std::string form{inputs.form_param};
+    switch (refusal.part) {
+        case Part::schema:
+            return invalid_request("invalid_json_schema",
+                                   form + (form == "text.format" ? ".schema" : ".json_schema.schema"),
+                                   refusal.message);
+        case Part::tool:
+            return invalid_request("invalid_json_schema", "tools", refusal.message);
+        case Part::model:
+            break;
     }
-    return std::nullopt;
+    const bool is_form = inputs.rules.form != base::OutputRules::Form::text;
+    const bool is_forced = inputs.rules.calls == base::OutputRules::Calls::required;
+    return invalid_request("unsupported_value",
+                           is_form ? form + ".type" : is_forced ? "tool_choice" : "tools",
+                           refusal.message);
 }
 
 constexpr auto kMaxShortening = std::chrono::seconds{10};
@@ -120,14 +136,17 @@ Parsed<EncodedPrompt> encode_chat(const Model& model, metrics::Server& metrics,
                                const ChatInputs& inputs,
                                const std::function<bool()>& is_cancelled) {
     if (is_cancelled()) return from_errc(base::Errc::cancelled);
-    if (auto refusal = constrain(inputs)) return std::move(*refusal);
     auto prompt = render_chat(model, metrics, inputs);
+    if (!prompt) return prompt;
+    if (auto refusal = bind_reply(model, inputs, *prompt)) return std::move(*refusal);
     const auto context_length = static_cast<std::size_t>(model.card.context_length);
-    if (!prompt || prompt->ids.size() < context_length) return prompt;
+    if (prompt->ids.size() < context_length) return prompt;
     ApiError too_long =
         context_length_exceeded(prompt->ids.size(), model.card.context_length, "input");
     if (!inputs.drop_oldest || inputs.context == nullptr) return too_long;
-    return shorten(model, metrics, inputs, std::move(too_long), is_cancelled);
+    auto shorter = shorten(model, metrics, inputs, std::move(too_long), is_cancelled);
+    if (shorter) shorter->rules = std::move(prompt->rules);
+    return shorter;
 }
 
 Parsed<EncodedPrompt> encode_prompt(const Model& model, metrics::Server& metrics,

@@ -40,6 +40,7 @@ struct ChatInputs {
 struct EncodedPrompt {
     std::vector<std::int32_t> ids;
     ReplyShape shape;
+    std::shared_ptr<const base::TokenRules> rules;  ///< that the reply follows; null: none
 };
 
 /// Renders and tokenizes a conversation, and observes the time of both. A context that is too long is

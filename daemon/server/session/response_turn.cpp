@@ -81,6 +81,7 @@ void ResponseTurn::begin(Parsed<EncodedPrompt> prompt) {
                                                *model_, prompt->ids.size(),
                                                core_.options.limits.default_max_output_tokens);
     base::Request request = make_request(*model_, request_.params, std::move(prompt->ids), limit);
+    request.rules = std::move(prompt->rules);
     request.client = origin_.client;
     request.received = origin_.received;
     request.deadline = deadline_of(core_, origin_.received);

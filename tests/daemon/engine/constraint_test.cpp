@@ -62,6 +62,7 @@ void expect_bound(const engine_test::Outcome& outcome) {
 TEST(Constraint, BindsItsOwnSequenceAndNoOther) {
     Loop::Settings settings;
     settings.num_blocks = 6;
+    settings.max_num_seqs = 6;
     settings.max_num_batched_tokens = 24;
     settings.max_logit_rows = 8;
     Loop loop{settings};
