@@ -51,6 +51,10 @@ public:
     /// @return  whether there is more: call again soon
     [[nodiscard]] bool deliver();
 
+    /// Whether more arrives than the sockets are given: many tokens wait, and for long. What is
+    /// delivered meanwhile may share an event with what still waits for its socket.
+    [[nodiscard]] bool is_behind() const { return is_behind_; }
+
     /// Requests of which the engine has not yet said its last word, cancelled ones included.
     [[nodiscard]] std::size_t num_live() const { return live_.size(); }
     /// Those of them that somebody still waits for.
@@ -68,6 +72,7 @@ private:
     };
 
     void deliver(base::TokenEvent& event);
+    void look_behind(base::Clock::time_point now);
 
     base::EngineLink& link_;
     metrics::Server& metrics_;
@@ -75,6 +80,7 @@ private:
     std::unordered_map<std::uint64_t, Entry> live_;
     std::vector<base::TokenEvent> batch_;
     std::size_t num_delivered_ = 0;  // of batch_
+    bool is_behind_ = false;
     std::uint64_t next_id_ = 1;
 };
 

@@ -17,6 +17,10 @@ void Flow::join(base::RequestId id) {
     if (is_paused_) dispatcher_.pause(id, true);
 }
 
+bool Flow::is_server_behind() const {
+    return dispatcher_.is_behind();
+}
+
 void Flow::leave(base::RequestId id) { std::erase(requests_, id); }
 
 void Flow::update(std::size_t num_bytes) {

@@ -34,6 +34,8 @@ public:
     void update(std::size_t num_bytes);
 
     [[nodiscard]] bool is_paused() const { return is_paused_; }
+    /// See Dispatcher::is_behind.
+    [[nodiscard]] bool is_server_behind() const;
     /// Whether it has been paused for `timeout` without a break.
     [[nodiscard]] bool has_stalled(base::Clock::time_point now, std::chrono::milliseconds timeout) const {
         return is_paused_ && now - paused_since_ >= timeout;

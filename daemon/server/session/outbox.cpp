@@ -16,7 +16,8 @@ Outbox::Serial Outbox::push(EventText event) {
 }
 
 bool Outbox::merge(Serial serial, std::string_view text) {
-    if (!is_over_high() || serial < first_) return false;
+    if (serial < first_ || !(is_over_high() || (flow_ != nullptr && flow_->is_server_behind())))
+        return false;
     EventText& event = events_[static_cast<std::size_t>(serial - first_)];
     if (event.insert_at == 0) return false;
     std::string escaped;

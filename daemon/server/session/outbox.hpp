@@ -14,8 +14,9 @@ class Flow;
 
 /// What waits for one client's socket, bounded in bytes.
 ///
-/// Over the high mark further text of a delta that still waits is put into it, so that a slow
-/// reader costs the bytes of its text and not one event a token. The flow is told how much waits and
+/// Over the high mark, and while the server is behind (Dispatcher::is_behind), further text of a delta
+/// that still waits is put into it, so that a slow reader costs the bytes of its text and not one event
+/// a token, and a server under pressure one event for several tokens. The flow is told how much waits and
 /// stops what is generated.
 ///
 /// Thread: io.
@@ -29,8 +30,8 @@ public:
         : high_bytes_{high_bytes}, flow_{flow} {}
 
     Serial push(EventText event);
-    /// Puts text into a waiting delta. False when the queue is short enough for an event of its
-    /// own, when the delta is gone, or when nothing may be put into it.
+    /// Puts text into a waiting delta. False when there is time and room for an event of its own,
+    /// when the delta is gone, or when nothing may be put into it.
     /// @param text  not escaped
     bool merge(Serial serial, std::string_view text);
     /// The oldest event; not empty before.

@@ -1,6 +1,8 @@
 #include "daemon/server/dispatcher.hpp"
 
 #include "daemon/metrics/feeds.hpp"
+#include "daemon/server/session/flow.hpp"
+#include "daemon/server/session/outbox.hpp"
 
 #include <gtest/gtest.h>
 
@@ -56,6 +58,43 @@ protected:
     metrics::Server metrics{registry};
     Dispatcher dispatcher{link, metrics};
 };
+
+/// Tokens that the engine made `age` ago.
+void publish_aged(base::EngineLink& link, base::RequestId id, int n, std::chrono::milliseconds age) {
+    for (int i = 0; i < n; ++i) {
+        base::TokenEvent event;
+        event.id = id;
+        event.at = base::Clock::now() - age;
+        link.publish(std::move(event));
+    }
+}
+
+TEST_F(DispatcherTest, IsBehindWhenManyTokensWaitForLong) {
+    Recorder recorder;
+    const auto id = submit(recorder);
+    using std::chrono::milliseconds;
+    publish_aged(link, id, 5000, milliseconds{0});
+    deliver_all();
+    EXPECT_FALSE(dispatcher.is_behind()) << "many, but none is old";
+    publish_aged(link, id, 20, milliseconds{500});
+    deliver_all();
+    EXPECT_FALSE(dispatcher.is_behind()) << "old, but few";
+
+    publish_aged(link, id, 1000, milliseconds{500});
+    recorder.slow_at = recorder.events.size() + 1;  // longer than a turn, and not than one behind
+    EXPECT_FALSE(dispatcher.deliver()) << "turns are longer while it is behind";
+    EXPECT_TRUE(dispatcher.is_behind());
+
+    Flow flow{dispatcher, metrics, 1 << 20};
+    Outbox outbox{1 << 20, &flow};
+    const auto serial = outbox.push({"[x]", 2});
+    EXPECT_TRUE(outbox.merge(serial, "y"));
+    publish_aged(link, id, 1, milliseconds{0});
+    deliver_all();
+    EXPECT_FALSE(dispatcher.is_behind());
+    EXPECT_FALSE(outbox.merge(serial, "z")) << "an event a token again";
+    EXPECT_EQ(outbox.pop(), "[xy]");
+}
 
 TEST_F(DispatcherTest, BringsEachEventToItsListener) {
     Recorder one, two;
