@@ -12,7 +12,7 @@ export function connect(baseUrl) {
 
 // Sends one response.create on a connection of its own and collects its events up to the terminal one.
 // Rejects with an Error that has the `event` when the daemon answers with an error event.
-// onEvent(event, socket) sees each; when it returns true the TCP connection is dropped at once.
+// onEvent(event, events, socket) sees each; when it returns true the TCP connection is dropped at once.
 export function respond(client, request, onEvent = () => false) {
     return new Promise((resolve, reject) => {
         const socket = new ResponsesWS(client);
@@ -40,7 +40,7 @@ export function respond(client, request, onEvent = () => false) {
             } else if (['response.completed', 'response.incomplete', 'response.failed'].includes(event.type)) {
                 settle(resolve, events);
                 socket.close();
-            } else if (onEvent(event, events)) {
+            } else if (onEvent(event, events, socket)) {
                 settle(resolve, events);
                 socket.socket.terminate();
             }
