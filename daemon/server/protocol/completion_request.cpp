@@ -1,6 +1,7 @@
 #include "daemon/server/protocol/completion_request.hpp"
 
 #include "daemon/server/protocol/conversation.hpp"
+#include "daemon/server/protocol/excerpt.hpp"
 #include "daemon/server/protocol/output_form.hpp"
 #include "daemon/server/protocol/tools.hpp"
 
@@ -35,8 +36,8 @@ auto unknown_field(GenerationParams& params, const ParseContext& context, Reader
             return !reader.failed();
         return !context.strict ||
                reader.fail(invalid_request(
-                   "unknown_parameter", name.substr(0, 64),
-                   "Unknown parameter: '" + std::string{name.substr(0, 64)} + "'."));
+                   "unknown_parameter", excerpt(name, 64),
+                   "Unknown parameter: '" + excerpt(name, 64) + "'."));
     };
 }
 

@@ -1,5 +1,6 @@
 #include "daemon/server/protocol/conversation.hpp"
 
+#include "daemon/server/protocol/excerpt.hpp"
 #include "daemon/server/protocol/json_text.hpp"
 
 #include <boost/json/parse.hpp>
@@ -206,13 +207,13 @@ std::optional<ApiError> check_call_pairs(const json::array& context) {
                 return invalid_request(
                     "tool_call_not_found", "input",
                     "No tool call found for function call output with call_id '" +
-                        std::string{id.substr(0, 128)} + "'.");
+                        excerpt(id, 128) + "'.");
             }
             open.erase(id);
         } else if (type == "message" && string_or(item, "role") == "user" && !open.empty()) {
             return invalid_request("tool_output_missing", "input",
                                    "No tool output found for function call '" +
-                                       std::string{open.begin()->substr(0, 128)} + "'.");
+                                       excerpt(*open.begin(), 128) + "'.");
         }
     }
     return std::nullopt;

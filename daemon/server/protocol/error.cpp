@@ -1,5 +1,6 @@
 #include "daemon/server/protocol/error.hpp"
 
+#include "daemon/server/protocol/excerpt.hpp"
 #include "daemon/server/protocol/json_text.hpp"
 
 #include <utility>
@@ -43,7 +44,7 @@ ApiError invalid_request(std::string code, std::string_view param, std::string m
 ApiError model_not_found(std::string_view model) {
     ApiError error = invalid_request(
         "model_not_found", "model",
-        "The model " + quoted(model.substr(0, 128)) + " does not exist here; see /v1/models.");
+        "The model " + quoted(excerpt(model, 128)) + " does not exist here; see /v1/models.");
     error.status = 404;
     return error;
 }
@@ -59,7 +60,7 @@ ApiError context_length_exceeded(std::size_t prompt_tokens, int context_length,
 ApiError previous_not_found(std::string_view id) {
     return invalid_request(
         "previous_response_not_found", "previous_response_id",
-        "Previous response with id '" + std::string{id.substr(0, 128)} + "' not found.");
+        "Previous response with id '" + excerpt(id, 128) + "' not found.");
 }
 
 ApiError not_ready(std::string_view reason) {
@@ -113,7 +114,7 @@ ApiError from_errc(base::Errc errc, std::string_view detail) {
                 "template_failed", "input",
                 "The model's chat template refused this conversation" +
                     (detail.empty() ? std::string{"."}
-                                    : ": " + std::string{detail.substr(0, 500)}));
+                                    : ": " + excerpt(detail, 500)));
         case Errc::template_broken: {
             ApiError error = server_error(
                 500, "server_error", "The chat template could not be rendered; see the server log.",

@@ -1,6 +1,7 @@
 #include "daemon/server/protocol/response_request.hpp"
 
 #include "daemon/server/protocol/conversation.hpp"
+#include "daemon/server/protocol/excerpt.hpp"
 #include "daemon/server/protocol/output_form.hpp"
 #include "daemon/server/protocol/tools.hpp"
 
@@ -278,8 +279,8 @@ Parsed<ResponseRequest> parse_response_request(const json::object& message,
             return !reader.failed();
         return !context.strict ||
                reader.fail(invalid_request(
-                   "unknown_parameter", name.substr(0, 64),
-                   "Unknown parameter: '" + std::string{name.substr(0, 64)} + "'."));
+                   "unknown_parameter", excerpt(name, 64),
+                   "Unknown parameter: '" + excerpt(name, 64) + "'."));
     };
     const bool is_fine = read_envelope(message, context, request, reader) &&
                          read_fields<Request>(message, kFields, request, reader, unknown) &&

@@ -1,6 +1,7 @@
 #include "daemon/server/protocol/tokenize_request.hpp"
 
 #include "daemon/server/protocol/conversation.hpp"
+#include "daemon/server/protocol/excerpt.hpp"
 #include "daemon/server/protocol/tools.hpp"
 
 namespace server {
@@ -67,8 +68,8 @@ auto unknown_field(const ParseContext& context, Reader& reader) {
     return [&](std::string_view name, const Value&) {
         return !context.strict ||
                reader.fail(invalid_request(
-                   "unknown_parameter", name.substr(0, 64),
-                   "Unknown parameter: '" + std::string{name.substr(0, 64)} + "'."));
+                   "unknown_parameter", excerpt(name, 64),
+                   "Unknown parameter: '" + excerpt(name, 64) + "'."));
     };
 }
 

@@ -1,6 +1,7 @@
 #include "daemon/server/session/channel.hpp"
 
 #include "daemon/server/protocol/conversation.hpp"
+#include "daemon/server/protocol/excerpt.hpp"
 #include "daemon/server/protocol/json_text.hpp"
 
 #include <boost/json/serialize.hpp>
@@ -101,7 +102,7 @@ void Channel::on_message(std::string_view text) {
     if (name == "response.processed") return;  // a receipt that some clients send
     count_bad_message();
     send_error(invalid_request("unknown_event_type", "type",
-                               "Unknown event type: '" + std::string{name.substr(0, 64)} + "'."),
+                               "Unknown event type: '" + excerpt(name, 64) + "'."),
                lane_of(*message));
 }
 
