@@ -13,7 +13,7 @@ std::uint32_t PluginSeries::find_or_make(Type type, const std::string& plugin, c
     for (std::uint32_t i = 0; i < n; ++i) {
         const Row& row = *rows_[i];
         if (row.name != name) continue;
-        family = &row;
+        if (family == nullptr) family = &row;
         if (row.type == type && row.plugin == plugin && row.kind == kind) return i + 1;
     }
     if (family != nullptr && family->type != type) {

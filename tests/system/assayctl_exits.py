@@ -80,7 +80,7 @@ class Exits(unittest.TestCase):
 
     def test_output_that_cannot_be_written(self):
         with open('/dev/full', 'w', encoding='utf-8') as full:
-            self.assert_refused(IO, r'standard output: No space left', run('inspect', '-m', ARGUMENTS.model, stdout=full))
+            self.assert_refused(IO, r'standard output: No space left', run('inspect', ARGUMENTS.model, stdout=full))
 
     def test_a_result_file_that_cannot_be_written(self):
         with tempfile.TemporaryDirectory(prefix='assay-test-') as folder:

@@ -170,8 +170,10 @@ asio::awaitable<void> WsSession::read() {
         [self = shared_from_this()]() -> asio::awaitable<void> { co_await self->write(); },
         asio::detached);
     beast::flat_buffer buffer;
+    beast::error_code end;
     for (;;) {
         const auto [ec, n] = co_await ws_.async_read(buffer, kNoThrow);
+        end = ec;
         if (ec) break;
         bytes_in_ += n;
         if (close_code_ != kOpen) {  // read on for the peer's close frame, heed nothing else
@@ -195,8 +197,11 @@ asio::awaitable<void> WsSession::read() {
     }
     is_gone_ = true;
     channel_.leave();
-    ws_.next_layer().close();
     wake_.cancel();
+    // A frame that broke the rules was answered by a close frame, which has to arrive.
+    if (end.category() == beast::error_code{websocket::error::closed}.category() && end != websocket::error::closed)
+        co_await ws_.next_layer().linger();
+    ws_.next_layer().close();
 }
 
 asio::awaitable<void> WsSession::write() {

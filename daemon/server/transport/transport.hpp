@@ -97,7 +97,12 @@ public:
     template <class Handler>
     friend void async_teardown(boost::beast::role_type role, Transport& transport, Handler&& handler) {
         if (transport.tls_ == nullptr) {
-            boost::beast::websocket::async_teardown(role, transport.socket(), std::forward<Handler>(handler));
+            // Beast's own reads once and closes; over bytes that are still unread that resets the
+            // connection, and the close frame with it. The session lingers instead.
+            Error ignored;
+            transport.socket().shutdown(boost::asio::ip::tcp::socket::shutdown_send, ignored);
+            boost::asio::post(transport.get_executor(),
+                              boost::beast::bind_front_handler(std::forward<Handler>(handler), Error{}));
             return;
         }
         transport.expires_after(kGoodbyeTime);

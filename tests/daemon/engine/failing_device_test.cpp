@@ -71,6 +71,7 @@ TEST(Engine, WhoAsksAgainAfterAFailureIsToldUntilTheEnd) {
     loop.link.on_events(nullptr);
     const auto submit = [&](std::uint64_t id) {
         base::Request request = random_request(id, 5, 6, 20);
+        request.received = base::Clock::now();
         ASSERT_TRUE(loop.link.submit(request));
     };
     std::vector<base::TokenEvent> events;

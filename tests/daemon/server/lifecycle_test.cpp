@@ -551,9 +551,9 @@ TEST(Upgrade, MessagesAndBodiesHaveLimitsOfTheirOwn) {
     server::Options options;
     options.limits.max_body_bytes = 1000;
     options.limits.max_frame_bytes = 10'000;
-    TestServer server{{.options = std::move(options), .words = {"a"}}};
+    TestServer server{{.options = std::move(options), .words = {"a"}, .context_length = 100'000}};
     const std::string message =
-        R"({"type":"response.create","input":")" + std::string(5000, 'x') + R"("})";
+        R"({"type":"response.create","model":"demo-1b","input":")" + std::string(5000, 'x') + R"("})";
     EXPECT_EQ(HttpClient{server.port()}.post("/v1/responses", message).status, 413);
     WsClient client{server.port()};
     EXPECT_EQ(client.turn(message).back().at("type").as_string(), "response.completed");

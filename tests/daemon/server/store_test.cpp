@@ -1,6 +1,7 @@
 // Responses that outlive their connection.
 #include "daemon/server/session/response_store.hpp"
 
+#include "daemon/server/keys.hpp"
 #include "tests/daemon/server/sequences.hpp"
 #include "tests/support/test_server.hpp"
 #include "tests/support/web_client.hpp"
@@ -148,7 +149,7 @@ TEST(Store, ItemsAreReferredToByTheirIds) {
 
 TEST(Store, AnswersGetAndDeleteToItsOwnerOnly) {
     server::Options options = with_store();
-    options.api_keys = {{"alice", "sk-a"}, {"bob", "sk-b"}};
+    options.api_keys = {server::make_key("alice", "sk-a"), server::make_key("bob", "sk-b")};
     TestServer server{{.options = std::move(options), .words = {"A"}}};
     const support::Headers alice = {{"authorization", "Bearer sk-a"}};
     const support::Headers bob = {{"authorization", "Bearer sk-b"}};

@@ -45,6 +45,10 @@ public:
     server::RenderedChat render_chat(const boost::json::object& inputs) const override {
         return fake_.render_chat(inputs);
     }
+    server::BoundReply bind_reply(const base::OutputRules& rules,
+                                  const grammar::ReplyForm& form) const override {
+        return fake_.bind_reply(rules, form);
+    }
     std::unique_ptr<server::TextStream> start(server::TextStreamOptions options) const override {
         return std::make_unique<Stream>(fake_.start(std::move(options)));
     }
