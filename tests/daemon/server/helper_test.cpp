@@ -153,7 +153,7 @@ TEST(Preparation, ShortensALongConversationInFewRenders) {
     const auto events = client.turn(create(R"("truncation":"auto","input":[)" + items + "]"));
     EXPECT_EQ(events.back().at("type").as_string(), "response.completed")
         << json::serialize(events.back());
-    const auto& prompt = server.engine->requests().at(0).prompt;
+    const auto prompt = server.engine->requests().at(0).prompt;
     EXPECT_LE(prompt.size(), 512U - 64);  // an eighth is left to the reply
     EXPECT_GT(prompt.size(), 512U - 64 - 50);  // and no more is dropped than has to be
     EXPECT_LE(server.codec->num_renders, 11);
